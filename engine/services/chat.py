@@ -37,7 +37,7 @@ def open_chat(on_detail: OnDetail, chosen: dict[str, Any], profile: str) -> Mode
             raise UsageError("This run has no base: its model was trained from scratch.")
         _sides.clear()
         _speakers.clear()  # before others are loaded
-        _speakers.extend(_load(parsed, folders, sides.device, on_detail))
+        _speakers.extend(load_speakers(parsed, folders, sides.device, on_detail))
         _sides.append(sides)
     model = _speakers[0].model
     template = model.tokenizer.get_chat_template() if model.is_chat else ""
@@ -45,7 +45,9 @@ def open_chat(on_detail: OnDetail, chosen: dict[str, Any], profile: str) -> Mode
     return ModelFacts(model.hardware.name, model.hardware.precision, model.is_chat, digest)
 
 
-def _load(profile: Profile, folders: list[Path | None], device: str | None, on_detail: OnDetail) -> list[Speaker]:
+def load_speakers(
+    profile: Profile, folders: list[Path | None], device: str | None, on_detail: OnDetail
+) -> list[Speaker]:
     """Adapters stand on one base; where all weights were trained, each side is a model of its own."""
     cache = cache_folder(Path("cache"))
     if not profile.adapter.is_lora:

@@ -42,6 +42,7 @@ METHODS = {
     "count_bytes": "count_rows",
     "count_rows": "count_rows",
     "describe_folder": "recognize",
+    "evaluate_model": ".evaluation.evaluate_model",
     "first_rows": "rows",
     "model_config": "models",
     "open_chat": "chat",
@@ -56,9 +57,18 @@ METHODS = {
     "split": "split_rows",
     "verify": "verify",
 }
-"""Each method and the module here that has a function of its name: `(on_detail, **params)`."""
+"""Each method and the module that has a function of its name, `(on_detail, **params)`: relative to this package."""
 
-NEED_LIBRARIES = {"chat", "check", "count_rows", "probe", "profile_step", "rows", "simulate"}
+NEED_LIBRARIES = {
+    ".evaluation.evaluate_model",
+    "chat",
+    "check",
+    "count_rows",
+    "probe",
+    "profile_step",
+    "rows",
+    "simulate",
+}
 """The modules of METHODS that import the training libraries."""
 
 OnDetail = Callable[[str], None]

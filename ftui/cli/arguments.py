@@ -118,7 +118,10 @@ def _add_looking(verbs: Verbs) -> None:
 def _add_control(verbs: Verbs) -> None:
     """Commands that ask something of a run, or change its checkpoints."""
     for verb, help_text in RUN_VERBS.items():
-        _add(verbs, verb, help_text, "control:order", on_run=True)
+        if verb == "evaluate":
+            _add_evaluate(verbs, help_text)
+        else:
+            _add(verbs, verb, help_text, "control:order", on_run=True)
     verbs.choices["sample"].add_argument("prompts", metavar="PROMPT", nargs="*", help="otherwise the profile's")
     change = _add(verbs, "set", "change a running run from its next step on", "control:change", on_run=True)
     change.add_argument(
@@ -302,6 +305,34 @@ def _add_push(verbs: Verbs) -> None:
     text = "replace files of the same names that the run has not pushed; other files stay"
     push.add_argument("--overwrite", action="store_true", help=text)
     _add_allow_option(push)
+
+
+def _add_evaluate(verbs: Verbs, of_running: str) -> None:
+    text = f"{of_running}; with --data measure what a run has trained, or any model: losses and answers"
+    evaluate = _add(verbs, "evaluate", text, "trained.evaluate:evaluate")
+    evaluate.add_argument(
+        "name", metavar="RUN[@CHECKPOINT]", help="its final/, else its newest checkpoint; or a folder with a model"
+    )
+    evaluate.add_argument("--data", metavar="FILE", type=Path, help="rows, which are read as the profile's own are")
+    evaluate.add_argument("--against", metavar="WHAT", help="compare with base, final or checkpoint-N, row by row")
+    evaluate.add_argument(
+        "--forgetting", metavar="FILE", nargs="?", const="",
+        help="loss and KL to the base on these rows too; without FILE on the run's own evaluation rows",
+    )  # fmt: skip
+    evaluate.add_argument(
+        "--measures", metavar="FILE.py", type=Path,
+        help="measures of your own: functions (answer, row) -> float",
+    )  # fmt: skip
+    evaluate.add_argument("--lm-eval", metavar="JSON", type=Path, help="show the results of lm-eval beside")
+    evaluate.add_argument("--out", metavar="DIR", type=Path, help="where results go; otherwise RUN/evaluations/")
+    evaluate.add_argument("--rows", metavar="N", dest="num_rows", type=int, help="only the first N")
+    evaluate.add_argument(
+        "--max-new-tokens", metavar="N", type=int, default=256, help="the most tokens of an answer (256); 0: no answers"
+    )
+    evaluate.add_argument("--device", choices=("cpu", "cuda", "mps"), help="otherwise that of the profile")
+    _add_value_options(evaluate, tier=False)
+    _add_allow_option(evaluate)
+    _add_json_option(evaluate)
 
 
 SAMPLING: dict[str, tuple[type, float, str]] = {

@@ -1,18 +1,21 @@
-"""Consent to run what a model or a profile brings: Python code, a command."""
+"""Consent to run what a model, a profile or a file of measures brings: Python code, a command."""
 
 from collections.abc import Collection
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftui.errors import ProfileError
+from ftui.errors import ProfileError, UsageError
 
 if TYPE_CHECKING:  # pydantic, which `ftui --version` does without
     from ftui.profile.schema import Profile
 
 REMOTE_CODE = "remote-code"
 PUSH_COMMAND = "push-command"
+MEASURES_CODE = "measures"
 CONSENTS = {
     REMOTE_CODE: "run the Python code that comes with the model (model.trust_remote_code)",
     PUSH_COMMAND: "run the command of the profile's push.to",
+    MEASURES_CODE: "run the Python file of `ftui evaluate --measures`",
 }
 """What `--allow` takes, and what it allows."""
 
@@ -49,4 +52,17 @@ def check_push_command(profile: "Profile", allow: Collection[str], before: "Prof
         raise ProfileError(
             f"push.to would run a command here as you: {to.removeprefix('command:').strip()}",
             hint=f"If that is what you want, say so: --allow {PUSH_COMMAND}",
+        )
+
+
+def check_measures(path: Path, allow: Collection[str]) -> None:
+    """Check that a file of measures may run.
+
+    Raises:
+        UsageError: `allow` lacks the consent.
+    """
+    if MEASURES_CODE not in allow:
+        raise UsageError(
+            f"{path} is Python code, and --measures would run it here as you.",
+            hint=f"If you know what it does, add: --allow {MEASURES_CODE}",
         )

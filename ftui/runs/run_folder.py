@@ -146,7 +146,7 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def evaluations(self) -> Path:
-        """What was answered at evaluations, and what came of evaluating the result."""
+        """What was answered at evaluations, and a folder for each `ftui evaluate` (ftui/launch/evaluation_job.py)."""
         return self.folder / "evaluations"
 
     @property

@@ -1,0 +1,147 @@
+"""`ftui evaluate` as people use it, on what a real run has trained and on plain models."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ftui.errors import FtuiError
+from ftui.helper.client import Helper
+from ftui.launch.evaluation_job import EvaluationOptions, plan_evaluation
+from ftui.runs.events import EvaluationDone
+from tests.support.bench import Workbench, bench_at, records
+
+KEYS = ("eval.sample_prompts=[]", "adapter.lora_dropout=0.0", "checkpoint.save_steps=15")
+MEASURES = "def num_letters(answer, row):\n    return len(answer) / len(row['output'])\n"
+
+
+@pytest.fixture(scope="module")
+def trained(bench_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workbench]:
+    bench = bench_at(bench_source, tmp_path_factory.mktemp("evaluating") / "bench")
+    options = [part for key in KEYS for part in ("--set", key)]
+    done = bench.ftui("run", str(bench.profile("mine")), *options)
+    assert done.returncode == 0, done.stderr
+    (bench.folder / "measures.py").write_text(MEASURES)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in bench.env.items():
+            patch.setenv(name, value)
+        patch.chdir(bench.folder)
+        yield bench
+
+
+@pytest.fixture(scope="module")
+def helper(trained: Workbench) -> Iterator[Helper]:
+    """One process for all: what it computes does not depend on what it has computed."""
+    with closing(Helper()) as helper:
+        yield helper
+
+
+def evaluate(helper: Helper, name: str, data: str = "rows.jsonl", **options: Any) -> dict[str, Any]:
+    """The result as --json prints it."""
+    planned = plan_evaluation(name, EvaluationOptions(data=Path(data), **{"max_new_tokens": 8} | options))
+    result: dict[str, Any] = msgspec.to_builtins(planned.run(helper, lambda detail: None))
+    return result
+
+
+def figures(result: dict[str, Any], part: str = "data") -> dict[str, dict[str, Any]]:
+    (table,) = [table for table in result["tables"] if table["part"] == part]
+    return {line["name"]: line for line in table["lines"]}
+
+
+def test_the_figures_are_those_of_the_runs_own_evaluation(trained: Workbench, helper: Helper) -> None:
+    own = [record for record in records(trained.run("mine")) if isinstance(record, EvaluationDone)]
+    last = own[-1]
+    result = evaluate(helper, "mine@checkpoint-30", "held_out.jsonl", against="base")
+    found = figures(result)
+    assert found["loss"]["values"] == pytest.approx([last.loss, own[0].loss], abs=1e-5)
+    for name in ("mean_token_accuracy", "perplexity"):
+        assert found[name]["values"] == pytest.approx([last.extras[name], own[0].extras[name]], rel=1e-5)
+    assert found["token_f1"]["num_rows"] == 6 and "json_valid" not in found
+    assert result["facts"]["num_questions"] == 6 and found["loss"]["verdict"] == "too few rows to tell"
+
+
+def test_an_evaluation_that_was_killed_goes_on(trained: Workbench, helper: Helper) -> None:
+    options: dict[str, Any] = {
+        "against": "base",
+        "forgetting": "",
+        "measures": Path("measures.py"),
+        "allow": ["measures"],
+    }
+    whole = evaluate(helper, "mine", **options)
+    found, forgotten = figures(whole), figures(whole, "forgetting")
+    assert found["loss"]["verdict"] == "better" and found["loss"]["num_rows"] == 40
+    assert found["num_letters"]["values"][0] > 0 and found["num_letters"]["algorithm"].startswith("your own")
+    assert forgotten["kl"]["values"][0] > 0 == forgotten["kl"]["values"][1] and forgotten["kl"]["num_rows"] == 6
+    path = Path(whole["folder"]) / "rows.jsonl"
+    assert path.parent.parent == trained.run("mine").evaluations
+    before = path.read_bytes()
+    lines = before.splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:50]) + lines[50][:30])
+    again = evaluate(helper, "mine", **options)
+    assert path.read_bytes().startswith(b"".join(lines[:50]))
+    assert len(path.read_bytes().splitlines()) == len(lines), "nothing twice, and nothing missing"
+    for table, first in zip(again["tables"], whole["tables"], strict=True):
+        for line, of_first in zip(table["lines"], first["lines"], strict=True):
+            assert line["values"] == pytest.approx(of_first["values"], rel=1e-5), line["name"]
+            assert line["verdict"] == of_first["verdict"]
+
+
+def test_a_folder_with_a_model_or_an_adapter(trained: Workbench, helper: Helper) -> None:
+    """The base's own files, as transformers wrote them; its adapter with what stands on it."""
+    of_run = figures(evaluate(helper, "mine@base", max_new_tokens=0))
+    options: dict[str, Any] = {"out": Path("out"), "max_new_tokens": 0, "overrides": ("data.max_length=96",)}
+    result = evaluate(helper, "base", **options)
+    assert figures(result)["loss"]["values"] == of_run["loss"]["values"]
+    assert any("no run" in note and "data.max_length = 96" in note for note in result["notes"])
+    assert Path("out/rows.jsonl").is_file()
+    shutil.copytree(trained.run("mine").final, "adapter")
+    tuned = figures(evaluate(helper, "./adapter", against="base", max_new_tokens=0))
+    assert tuned["loss"]["values"][1] == pytest.approx(of_run["loss"]["values"][0])
+    assert tuned["loss"]["verdict"] == "better"
+
+
+def test_results_in_words(trained: Workbench) -> None:
+    Path("lm.json").write_text(json.dumps({"results": {"arc": {"acc,none": 0.5}}, "model_name": "m"}))
+    options = ("--data", "held_out.jsonl", "--rows", "3", "--lm-eval", "lm.json", "--max-new-tokens", "8")
+    done = trained.ftui("evaluate", "mine", *options)
+    assert done.returncode == 0, done.stderr
+    for words in ("perplexity", "rouge-l", "SQuAD v2", "arc", "mine@final on held_out.jsonl", "MiB needed"):
+        assert words in done.stdout
+    assert "difference" not in done.stdout
+    for arguments, words in (((), "is not running"), (("--against", "base"), "--data FILE")):
+        refused = trained.ftui("evaluate", "mine", *arguments)
+        assert refused.returncode == 2 and words in refused.stderr and "--data FILE" in refused.stderr
+
+
+REFUSED: tuple[tuple[str, dict[str, Any], int, str], ...] = (
+    ("mine", {"data": "none.jsonl"}, 31, "none.jsonl cannot be read"),
+    ("mine", {"data": "empty.jsonl"}, 31, "no rows in"),
+    ("mine", {"data": "pairs.jsonl"}, 31, "sft trains on one answer"),
+    ("mine@7", {}, 2, "has no checkpoint-7"),
+    ("mine", {"against": "final"}, 2, "is what it would be compared with"),
+    ("mine", {"measures": Path("measures.py")}, 2, "measures.py is Python code"),
+    ("mine", {"measures": Path("bad.py"), "allow": ["measures"]}, 2, "bad.py, line 2: f fails on"),
+    ("mine", {"lm_eval": Path("rows.jsonl")}, 31, "no results of lm-eval"),
+    ("mine", {"data": "held_out.jsonl", "forgetting": ""}, 2, "no evaluation rows of its own but these"),
+    ("base", {"against": "base"}, 2, "there is no base of it"),
+    ("base", {"forgetting": "rows.jsonl"}, 2, "has no base"),
+    ("scores", {}, 2, "stage rm"),
+    ("nobody", {}, 2, "There is no run named 'nobody'"),
+)
+
+
+def test_what_cannot_be_evaluated(trained: Workbench, helper: Helper) -> None:
+    Path("empty.jsonl").write_text("")
+    Path("pairs.jsonl").write_text(json.dumps({"prompt": "a", "chosen": "b", "rejected": "c"}) + "\n")
+    Path("bad.py").write_text("def f(answer, row):\n    return row['none']\n")
+    Path("scores").mkdir()
+    Path("scores/config.json").write_text('{"architectures": ["LlamaForSequenceClassification"]}')
+    for name, options, code, words in REFUSED:
+        with pytest.raises(FtuiError) as error:
+            evaluate(helper, name, **options)
+        assert (error.value.exit_code, words in error.value.message) == (code, True), (name, options, error.value)
