@@ -43,7 +43,7 @@ def test_sums_are_those_of_whole_logits(
     torch.manual_seed(5)
     with torch.no_grad():
         for weight in model.parameters():
-            weight += 0.05 * torch.randn_like(weight)
+            weight.add_(torch.randn_like(weight), alpha=0.05)
     draw = np.random.default_rng(2)
     sequences = [Sequence(draw.integers(5, 60, size).astype(np.int32), draw.random(size) < 0.6) for size in (9, 4, 17)]
     batch = collate([[one] for one in sequences], 0, layout=layout)

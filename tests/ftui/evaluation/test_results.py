@@ -8,10 +8,10 @@ from ftui.runs.journal import Writer
 
 
 def loss(number: int, side: str, nats: float | None, size: int, right: int = 0, part: Part = "data") -> RowLoss:
-    problem = "not finite" if nats is None else ""
     return RowLoss(
         part=part, number=number, where=f"f.jsonl:{number + 1}", side=side, nats=nats, num_targets=size,
-        num_right=right, kl_nats=0.5 * size if part == "forgetting" and side != "base" else None, problem=problem,
+        num_right=right, kl_nats=0.5 * size if part == "forgetting" and side != "base" else None,
+        problem="not finite" if nats is None else "",
     )  # fmt: skip
 
 
