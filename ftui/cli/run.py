@@ -151,15 +151,17 @@ def attend(opened: OpenedRun, text: str, resolved: ResolvedProfile, wishes: Wish
 
 
 def _attended(opened: OpenedRun, profile: Profile, lines: LiveOutput, command: str) -> int:
-    interrupts = 0
+    interrupts = answered = 0
     while True:
         try:
+            while answered < interrupts:  # within `try`: the second may come while the first is answered
+                answered += 1
+                lines.clear()
+                if not _asked_to_end(opened, lines, answered):
+                    return _detached(opened, command, lines, code=INTERRUPTED)
             return follow(opened, profile, lines)
         except KeyboardInterrupt:
             interrupts += 1
-            lines.clear()
-            if not _asked_to_end(opened, lines, interrupts):
-                return _detached(opened, command, lines, code=INTERRUPTED)
         except Detach:
             return _detached(opened, command, lines, code=0)
 

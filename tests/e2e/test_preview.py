@@ -59,4 +59,4 @@ def helpers() -> list[psutil.Process]:
 
 
 def gone(process: psutil.Process) -> bool:
-    return not psutil.wait_procs([process], timeout=5)[1]
+    return not psutil.wait_procs([process], timeout=30)[1]

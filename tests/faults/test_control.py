@@ -1,6 +1,7 @@
 """Requests and SIGTERM: obeyed within one micro-batch, each once, whenever the engine dies."""
 
-import time
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,13 @@ from ftui.runs.events import ControlApplied, ControlRefused, PhaseChanged, RunSt
 from ftui.runs.journal import Tail, Writer
 from ftui.runs.requests import new_id
 from ftui.runs.run_folder import Run
-from tests.faults.conftest import Account
 from tests.support.bench import bench_at, compare_answers, newest, records
-from tests.support.cuts import Life, answer, check_requests
+from tests.support.cuts import Gate, Life, answer, check_requests
 from tests.support.sameness import measured, same_runs
 from tests.support.zygote import Attempt, Zygote
 
-MICRO_SECONDS = 0.3
-AT_ONCE = 2 * MICRO_SECONDS
 NUM_MICRO = 64
+A_STEP = 2  # micro-batches
 LONG = ("train.per_device_train_batch_size=1", f"train.gradient_accumulation_steps={NUM_MICRO}", "train.max_steps=4",
         "checkpoint.save_steps=100", "eval.eval_strategy=no")  # fmt: skip
 
@@ -47,11 +46,12 @@ def until_step(life: Life, engine: Attempt, step: int) -> None:
         engine.wait_a_little()
 
 
-def timed(life: Life, engine: Attempt, verb: str, **fields: Any) -> float:
-    """Seconds from sending a request to its answer in the journal."""
-    begun = time.monotonic()
-    assert isinstance(answer(life, engine, life.send(verb, **fields)), ControlApplied)
-    return time.monotonic() - begun
+def obeyed(life: Life, engine: Attempt, verb: str, gate: Gate | None = None, micro: int = 1, **fields: Any) -> None:
+    """Send a request and see it obeyed; an engine that stands at a gate goes on by so many micro-batches for it."""
+    identity = life.send(verb, **fields)
+    if gate is not None:
+        gate.let_through(micro)
+    assert isinstance(answer(life, engine, identity), ControlApplied)
 
 
 def ending(run: Run) -> RunStopped:
@@ -60,47 +60,39 @@ def ending(run: Run) -> RunStopped:
     return last
 
 
-def test_long_steps_are_left_within_one_micro_batch(
-    bench_source: Path, memory: Path, zygote: Zygote, account: Account
-) -> None:
+def test_long_steps_are_left_within_one_micro_batch(bench_source: Path, memory: Path, zygote: Zygote) -> None:
+    """The engine stands in the fifth micro-batch of a step, and never gets through the one after it."""
     life = life_at(bench_source, memory / "one", zygote, *LONG, rows=2)
-    engine = life.start({"slow": [MICRO_SECONDS, NUM_MICRO + 5]})
-    until_step(life, engine, 1)
-    time.sleep(0.5)
-    holds = []
+
+    def start(step: int) -> tuple[Attempt, Gate]:
+        gate = Gate(memory / f"gate-{step}", NUM_MICRO + 5)
+        engine = life.start(gate.hooks)
+        until_step(life, engine, step)
+        return engine, gate
+
+    engine, gate = start(1)
     for _ in range(4):
-        holds.append(timed(life, engine, "hold"))
+        obeyed(life, engine, "hold", gate)
         phases = [r.phase for r in records(life.run) if isinstance(r, PhaseChanged)]
         assert phases[-1] == "held"
-        timed(life, engine, "continue")
-        time.sleep(0.07)
-    begun = time.monotonic()
+        obeyed(life, engine, "continue")
     life.send("park")
+    gate.let_through()
     assert engine.wait() == 11
-    park = engine.ended - begun
     assert (ending(life.run).step, newest(life.run)) == (1, "checkpoints/checkpoint-1")
 
-    engine = life.start({"slow": [MICRO_SECONDS, NUM_MICRO + 5]})
-    until_step(life, engine, 2)
-    time.sleep(0.7)
-    begun = time.monotonic()
-    engine.kill(15)
+    engine, gate = start(2)
+    os.kill(engine.pid, signal.SIGTERM)  # not by way of the zygote: it is there when the gate opens
+    gate.let_through()
     assert engine.wait() == 20
-    term = engine.ended - begun
     assert (ending(life.run).step, newest(life.run)) == (2, "checkpoints/checkpoint-2")
 
-    engine = life.start({"slow": [MICRO_SECONDS, NUM_MICRO + 5]})
-    until_step(life, engine, 3)
-    time.sleep(0.7)  # dropout has moved the generators since the step's start
-    save = timed(life, engine, "checkpoint")
-    timed(life, engine, "evaluate")
+    engine, gate = start(3)  # dropout has moved the generators since the step's start
+    obeyed(life, engine, "checkpoint", gate)
+    obeyed(life, engine, "evaluate", gate)
     engine.kill(9)
     assert engine.wait() == -9
     assert newest(life.run) == "checkpoints/checkpoint-3"
-    account.words += [f"hold {max(holds):.2f} s at most (of {len(holds)})", f"park to exit {park:.2f} s"]
-    account.words += [f"SIGTERM to exit {term:.2f} s", f"checkpoint {save:.2f} s"]
-    assert max(holds) < AT_ONCE
-    assert max(park, term, save) < AT_ONCE + 1.0  # and the save
 
     assert life.start().wait() == 0
     check_requests(life)
@@ -120,10 +112,12 @@ def test_what_is_asked_for_moves_nothing(bench_source: Path, memory: Path, zygot
     """Neither the best nor the patience, which three evaluations without a better loss would end."""
     impatient = ("eval.early_stopping_patience=3", "eval.early_stopping_threshold=1000")
     life = life_at(bench_source, memory / "asked", zygote, *impatient)
-    engine = life.start({"slow": [0.03]})
+    gate = Gate(memory / "gate", 6 * A_STEP + 1)
+    engine = life.start(gate.hooks)
     until_step(life, engine, 6)
     for verb in ("evaluate", "sample", "evaluate", "evaluate"):
-        timed(life, engine, verb)
+        obeyed(life, engine, verb, gate, A_STEP)
+    gate.open()
     assert engine.wait() == 0
     check_requests(life)
     reference = life_at(bench_source, memory / "other", zygote, *impatient)
@@ -154,9 +148,11 @@ def test_an_engine_that_dies_while_it_answers_obeys_once(
     bench_source: Path, memory: Path, zygote: Zygote, untouched: Run, verb: str, when: str
 ) -> None:
     life = life_at(bench_source, memory / "bench", zygote)
-    engine = life.start({"slow": [0.02], "die_answering": [verb, when]})
+    gate = Gate(memory / "gate", 3 * A_STEP + 1)
+    engine = life.start({**gate.hooks, "die_answering": [verb, when]})
     until_step(life, engine, 3)
     identity = life.send(verb, **({"learning_rate_factor": 0.25} if verb == "set" else {}))
+    gate.open()
     assert engine.wait() == -9
     assert [path.name[21:37] for path in life.run.inbox.iterdir()] == [identity], "it died before it threw it away"
     assert life.start().wait() == 0
@@ -182,9 +178,12 @@ def test_killed_after_its_end_was_moved_it_falls_to_the_same_end(
 ) -> None:
     """The decay is journaled before it counts; killed with the newest checkpoint before it and after it."""
     life = life_at(bench_source, memory / "bench", zygote)
-    engine = life.start({"slow": [0.03]})
+    gate = Gate(memory / "gate", 5 * A_STEP + 1)
+    engine = life.start(gate.hooks)
     until_step(life, engine, 5)
-    applied = answer(life, engine, life.send("set", max_steps=20, decay="linear"))
+    identity = life.send("set", max_steps=20, decay="linear")
+    gate.let_through(2 * A_STEP)
+    applied = answer(life, engine, identity)
     assert isinstance(applied, ControlApplied) and applied.settings == {"max_steps": 20, "decay_end": 20}
     until_step(life, engine, applied.step + 1)
     engine.kill(9)
@@ -216,21 +215,26 @@ def test_requests_while_answers_are_compared(stage: str, bench_source: Path, mem
     life = comparing("steered")
     engine = life.start({"linger": ["measuring", 0.2]})
     while not any(isinstance(r, PhaseChanged) and "the reference" in r.detail for r in records(life.run)):
+        assert engine.poll() is None, "it has ended"
         engine.wait_a_little()
-    timed(life, engine, "hold")
-    timed(life, engine, "continue")
+    obeyed(life, engine, "hold")
+    obeyed(life, engine, "continue")
     life.send("park")
     assert engine.wait() == 11
     assert ending(life.run).reason == "parked before training began"
     assert (life.run.folder / "reference.0.safetensors").exists() and not life.run.reference.exists()
 
-    engine = life.start({"slow": [0.15]})
+    gate = Gate(memory / "gate", 3 * A_STEP + 1)
+    engine = life.start(gate.hooks)
     until_step(life, engine, 3)
-    for verb in ("hold", "continue", "checkpoint", "evaluate"):
-        timed(life, engine, verb)
-    timed(life, engine, "set", learning_rate_factor=0.5)
-    timed(life, engine, "set", max_steps=20)
+    obeyed(life, engine, "hold", gate)
+    obeyed(life, engine, "continue")
+    for verb in ("checkpoint", "evaluate"):
+        obeyed(life, engine, verb, gate, A_STEP)
+    obeyed(life, engine, "set", gate, A_STEP, learning_rate_factor=0.5)
+    obeyed(life, engine, "set", gate, A_STEP, max_steps=20)
     life.send("park")
+    gate.let_through(A_STEP)
     assert engine.wait() == 11
     assert life.start({"kill": ["optimizer", 2]}).wait() == -9  # the first one made the optimizer's state
     assert life.start().wait() == 0

@@ -18,7 +18,7 @@ from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run
 from tests.faults.conftest import Account
 from tests.support.bench import STAGES, Workbench, bench_at, compare_answers, records
-from tests.support.cuts import Act, Life, Part, answer, carry_out, check_requests, schedule, watch_to_end
+from tests.support.cuts import Act, Gate, Life, Part, answer, carry_out, check_requests, schedule, watch_to_end
 from tests.support.sameness import executed, measured, same_runs
 from tests.support.zygote import Zygote
 
@@ -154,10 +154,13 @@ def test_cut_anywhere_and_the_same_in_the_end(
 
 def change_rate(life: Life) -> None:
     """The first attempt: halve the learning rate in the middle of it, and kill it before the next checkpoint."""
-    engine = life.start({"slow": [0.03]})
+    gate = Gate(life.bench.folder / "gate", 11)  # two micro-batches a step: five steps are done
+    engine = life.start(gate.hooks)
     while engine.poll() is None and not (measured(life.run) and max(measured(life.run)) >= 5):
         engine.wait_a_little()
-    assert answer(life, engine, life.send("set", learning_rate_factor=0.5)) is not None
+    identity = life.send("set", learning_rate_factor=0.5)
+    gate.let_through(2)
+    assert answer(life, engine, identity) is not None
     engine.kill(9)
     life.kills += engine.wait() == -9
 

@@ -66,8 +66,10 @@ def test_whatever_watches_may_die(workbench: Workbench) -> None:
     os.kill(engine, signal.SIGCONT)
     going_on(workbench, "kept")
 
+    assert workbench.ftui("hold", "kept").returncode == 0  # or it is beyond its end before it hears of it
     end = len(steps(run)) + 40
     assert workbench.ftui("set", "kept", f"max_steps={end}").returncode == 0
+    assert workbench.ftui("continue", "kept").returncode == 0
     finished = wait_for_end(workbench, run)
     assert (finished["state"]["phase"], finished["state"]["attempt"]) == ("finished", 1)
     assert [r.step for r in steps(run)] == list(range(1, end + 1))

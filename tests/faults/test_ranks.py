@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,22 +31,15 @@ def opened(bench: Workbench, name: str, *overrides: str) -> Run:
 
 
 def start_two(
-    zygote: Zygote, bench: Workbench, run: Run, attempt: int = 1, *, hooks: Hooks | None = None
+    zygote: Zygote, bench: Workbench, run: Run, attempt: int = 1, *, hooks: Hooks | None = None, victim: int = 1
 ) -> list[Attempt]:
-    """Both ranks; `hooks` are those of rank 1."""
+    """Both ranks; `hooks` are those of the victim."""
     port, token = free_port(), f"t{attempt}"
     places = [rank_environment(rank, 2, port, bench.env) for rank in range(2)]
     return [
-        zygote.start(run, places[0], attempt=attempt, token=token),
-        zygote.start(run, places[1], attempt=attempt, token=token, hooks=hooks),
+        zygote.start(run, place, attempt=attempt, token=token, hooks=hooks if rank == victim else None)
+        for rank, place in enumerate(places)
     ]
-
-
-def wait_for_step(run: Run, step: int, engine: Attempt) -> None:
-    deadline = time.monotonic() + 60
-    while not any(s.step >= step for s in steps(run)):
-        assert time.monotonic() < deadline and engine.poll() is None, tail_of(run)
-        engine.wait_a_little()
 
 
 @pytest.mark.parametrize("more", [(), STAGES], ids=["plain", "curriculum"])
@@ -178,10 +170,8 @@ def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, memory:
     bench = bench_at(bench_source, memory / "bench")
     whole, cut = opened(bench, "whole", *TWO), opened(bench, "cut", *TWO)
     assert [engine.wait() for engine in start_two(zygote, bench, whole)] == [0, 0], tail_of(whole)
-    for attempt, (victim, step) in enumerate([(1, 6), (0, 13)], start=1):
-        engines = start_two(zygote, bench, cut, attempt)
-        wait_for_step(cut, step, engines[0])
-        engines[victim].kill(signal.SIGKILL)
+    for attempt, (victim, place) in enumerate([(1, ["backward", 7]), (0, ["optimizer", 9])], start=1):
+        engines = start_two(zygote, bench, cut, attempt, hooks={"kill": place}, victim=victim)
         assert engines[victim].wait() == -9
         assert engines[1 - victim].wait() == LOST_RANK, tail_of(cut)
     expected = newest(cut)
@@ -233,10 +223,11 @@ def test_a_supervisor_restarts_ranks_and_requests_reach_them_all(workbench: Work
     assert (ended.code, ended.signal) == (None, "SIGKILL")
     assert workbench.ftui("set", "team", "learning_rate_factor=0.5").returncode == 0
     wait_until(lambda: any(isinstance(r, ControlApplied) and r.verb == "set" for r in records(run)))
+    told = next(r for r in records(run) if isinstance(r, ControlApplied) and r.verb == "set")
+    wait_until(lambda: steps(run)[-1].step > told.step)
     assert workbench.ftui("park", "team").returncode == 0
     wait_for_end(workbench, run)
     assert last(run, RunStopped).exit_code == 11
-    told = next(r for r in records(run) if isinstance(r, ControlApplied) and r.verb == "set")
     halved = [s for s in steps(run) if isinstance(s, Step) and s.attempt == 2 and s.step > told.step]
     assert halved and all(s.learning_rate < 1.1e-2 for s in halved)
     result = workbench.ftui("--run", profile, *LONG, *overrides, "--set", f"train.max_steps={halved[-1].step + 500}")

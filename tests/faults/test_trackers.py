@@ -1,7 +1,5 @@
 """The whole program with three trackers: one works, one raises, one hangs. No step, no weight, no ending changes."""
 
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +9,10 @@ from ftui.runs.events import Warned
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 from tests.support.bench import Workbench, bench_at, opened
-from tests.support.driving import status, steps, wait_for_end, wait_until
+from tests.support.driving import wait_for_end
+from tests.support.sabotage import write_site
 from tests.support.sameness import evaluated, measured, same_runs
-from tests.support.zygote import Zygote, tail_of
+from tests.support.zygote import ROOT, Zygote, tail_of
 
 RAISES = """
 class errors:
@@ -43,12 +42,11 @@ def test_trackers_change_no_step(workbench: Workbench, reference: Run, tmp_path:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     (tmp_path / "wandb.py").write_text(RAISES)
     (tmp_path / "trackio.py").write_text(HANGS)
-    env = {"PYTHONPATH": f"{tmp_path}:{workbench.env.get('PYTHONPATH', '')}"}
+    write_site(tmp_path, "kill", ["optimizer", 14])
+    env = {"PYTHONPATH": f"{tmp_path}:{ROOT}:{workbench.env.get('PYTHONPATH', '')}"}
     run, profile = workbench.run("tracked"), workbench.profile("tracked")
     told = ("--set", 'log.report_to=["tensorboard","wandb","trackio"]')
     assert workbench.ftui("--run", str(profile), *told, "--detach", cwd=workbench.folder, **env).returncode == 0
-    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 10)
-    os.kill(status(workbench, "tracked")["engine"]["pid"], signal.SIGKILL)
     ended = wait_for_end(workbench, run)
     assert (ended["state"]["phase"], ended["state"]["attempt"]) == ("finished", 2), tail_of(run)
     same_runs(run, reference)

@@ -4,6 +4,7 @@ import random
 import signal
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from ftui.runs.events import ControlApplied, ControlRefused, RunStarted, Step
@@ -89,6 +90,24 @@ class Life:
         write_request(self.run, request)
         self.requests[identity] = self.number
         return identity
+
+
+class Gate:
+    """Holds up an engine before its n-th micro-batch of training, so that what comes then does not hang on who is
+    quicker; the n-th is counted from the start of the attempt."""
+
+    def __init__(self, path: Path, first: int) -> None:
+        self._path, self._passed = path, first - 1
+        self.hooks: dict[str, list[Any]] = {"gate": [str(path), first]}
+        path.write_text("0")
+
+    def let_through(self, number: int = 1) -> None:
+        """So many micro-batches more."""
+        self._passed += number
+        self._path.write_text(str(self._passed))
+
+    def open(self) -> None:
+        self.let_through(1_000_000)
 
 
 def schedule(seed: int, most: int) -> list[Part]:

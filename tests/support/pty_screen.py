@@ -85,7 +85,7 @@ class Screened:
         self._stream.feed(UNKNOWN.sub(b"", data[:end]))
         return list(self._screen.display)
 
-    def wait_for(self, text: str, seconds: float = 20.0) -> list[str]:
+    def wait_for(self, text: str, seconds: float = 60.0) -> list[str]:
         """Read until the text stands on the screen."""
         deadline = time.perf_counter() + seconds
         while time.perf_counter() < deadline:
@@ -129,7 +129,7 @@ class Screened:
         self._screen.resize(rows, columns)
         fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def ended(self, seconds: float = 10.0) -> int:
+    def ended(self, seconds: float = 60.0) -> int:
         """Its exit code (minus the signal that ended it), once it has left of itself."""
         deadline = time.perf_counter() + seconds
         while not (found := os.waitpid(self.pid, os.WNOHANG))[0]:

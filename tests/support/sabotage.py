@@ -5,6 +5,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from tests.support.murder import arm as kill_at_place
@@ -14,6 +15,19 @@ from tests.support.murder import die
 def arm(name: str, arguments: list[Any]) -> None:
     """Call the hook of this name."""
     HOOKS[name](*arguments)
+
+
+def write_site(folder: Path, name: str, arguments: list[Any]) -> None:
+    """Let the engine of the first attempt call this hook, where it is started by the whole program.
+
+    That has `folder` and the top of the repository in its PYTHONPATH.
+    """
+    (folder / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        'if "ftui.engine" in sys.orig_argv and os.environ["FTUI_ATTEMPT"] == "1":\n'
+        "    from tests.support.sabotage import arm\n"
+        f"    arm({name!r}, {arguments!r})\n"
+    )
 
 
 def slow(seconds: float, first: int = 1) -> None:
@@ -26,6 +40,26 @@ def slow(seconds: float, first: int = 1) -> None:
         if learns and count >= first:
             time.sleep(seconds)
 
+    _before_forward(wait)
+
+
+def gate(path: str, first: int) -> None:
+    """Every micro-batch of training, from the n-th on, waits until the file holds its number or a larger one.
+
+    Requests are looked for at every boundary, not four times a second.
+    """
+    from ftui.engine.runtime import control_flags
+
+    count, file = 0, Path(path)
+
+    def wait(batch: Any, learns: bool) -> None:
+        nonlocal count
+        count += learns
+        while learns and count >= first and int(file.read_text() or 0) < count:
+            time.sleep(0.002)
+
+    assert hasattr(control_flags, "READ_SECONDS")
+    setattr(control_flags, "READ_SECONDS", 0.0)  # noqa: B010  mypy: that module imports it
     _before_forward(wait)
 
 
@@ -258,6 +292,7 @@ def _before_forward(act: Callable[[Any, bool], None]) -> None:
 HOOKS: dict[str, Callable[..., None]] = {
     "kill": kill_at_place,
     "slow": slow,
+    "gate": gate,
     "linger": linger,
     "no_room_in_backward": no_room_in_backward,
     "no_room_in_measurement": no_room_in_measurement,

@@ -212,8 +212,8 @@ def failed(
     trial: Trial, shim: Shim, total: int, stride: int, faults: dict[str, tuple[int, int, bool]] = FAULTS
 ) -> Iterator[dict[str, Any]]:
     """An error at the operation: how the save ended, what it waited for, the folder; then all that after the repair."""
-    for name, (how, error, for_good) in faults.items():
-        for operation in range(1, total + 1, stride):
+    for number, (name, (how, error, for_good)) in enumerate(faults.items()):
+        for operation in range(1 + number % stride, total + 1, stride):  # in all each operation, one fault or another
             arm = {"operation": operation, "how": how, "error": error, "for_good": for_good}
             yield {"fault": name, "operation": operation, "total": total} | child(
                 lambda arm=arm: failing_save(trial, shim, **arm)  # type: ignore[misc]

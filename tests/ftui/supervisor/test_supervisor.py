@@ -76,6 +76,12 @@ def able(code: str) -> list[str]:
     return engine(PREAMBLE + code)
 
 
+def sampled(run: Run, times: int) -> str:
+    """An engine that ends when its hardware has been sampled so often."""
+    until = f"while open({str(run.telemetry)!r}).read().count('\\n') < {times}: time.sleep(0.01)"
+    return f"import time\n{until}\nraise SystemExit(31)"
+
+
 def records(run: Run, kind: type) -> list[Any]:
     return [record for record in Tail(run.supervisor_log).read() if isinstance(record, kind)]
 
@@ -154,8 +160,7 @@ def test_attempts_count_up_and_their_outputs_stay_apart(run: Run) -> None:
 
 
 def test_hardware_is_sampled_and_every_line_can_be_read(run: Run) -> None:
-    until_two = f"while open({str(run.telemetry)!r}).read().count('\\n') < 2: time.sleep(0.01)"
-    supervise(run, engine(f"import time\n{until_two}\nraise SystemExit(31)"))
+    supervise(run, engine(sampled(run, 2)))
     tail = Tail(run.telemetry)
     samples = tail.read()
     assert len(samples) >= 2
@@ -301,7 +306,7 @@ def test_a_verified_checkpoint_begins_a_new_count(run: Run) -> None:
 
 
 def test_the_memory_an_engine_held_is_recorded(run: Run) -> None:
-    supervise(run, engine("import time; time.sleep(0.2); raise SystemExit(31)"))
+    supervise(run, engine(sampled(run, 1)))
     assert ending(run).engine_memory and ending(run).memory_total
 
 
@@ -363,7 +368,6 @@ def impatience(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stalls within fractions of a second."""
     run.profile.write_text("[health]\nstall_minutes = 0.005\n")
     monkeypatch.setattr(attempt, "TICK_SECONDS", 0.05)
-    monkeypatch.setattr(attempt, "STACKS_SECONDS", 0.3)
     monkeypatch.setattr(stall, "PATIENCE_SECONDS", 60.0)
     monkeypatch.setattr(stall, "TIMES_THE_MEDIAN", 3)
 
@@ -386,11 +390,12 @@ def test_a_stalled_engine_is_killed_and_started_again(run: Run) -> None:
 @pytest.mark.usefixtures("impatience")
 def test_an_engine_that_was_stopped_by_a_signal_is_not_stalled(run: Run) -> None:
     pid = run.folder / "pid"
+    run.profile.write_text("[health]\nstall_minutes = 0.02\n")  # longer than a busy machine takes from beat to beat
     settings = "attempt.TICK_SECONDS = 0.05; stall.TIMES_THE_MEDIAN = 3"
     code = f"{BEATING}open({str(pid)!r}, 'w').write(str(os.getpid()))\nos.kill(os.getpid(), signal.SIGSTOP)\nfinish()"
     watcher = in_another_process(run, able(code), settings)
     until(lambda: read_status(run).frozen)
-    time.sleep(1.0)
+    time.sleep(2.0)
     assert records(run, Stalled) == []
     os.kill(int(pid.read_text()), signal.SIGCONT)
     assert watcher.wait(60) == 0
