@@ -63,7 +63,7 @@ def new_adapter(
         modules_to_save=_plain(whole), use_dora=section.use_dora, use_rslora=section.use_rslora,
         init_lora_weights=start, trainable_token_indices=_token_rows(model, section, new_token_ids),
         fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
-        ensure_weight_tying=_is_tied(model) and _names_embeddings(names),
+        ensure_weight_tying=is_tied(model) and _names_embeddings(names),
     )  # fmt: skip
     adapted = _adapted(model, config, base)
     _check_patterns(adapted, section)
@@ -111,6 +111,17 @@ def stored_adapter(model: PreTrainedModel, folder: Path, base: BaseReference) ->
     return _filled(model, _config_in(folder), folder, base)
 
 
+def adapter_layers(model: PreTrainedModel, folder: Path) -> Any:
+    """The model, whose weights are on `meta`, with the layers of the adapter in `folder` and none of its weights.
+
+    Raises:
+        ModelError: it is no LoRA adapter, or one for another base.
+    """
+    config = _config_in(folder)
+    config.base_model_name_or_path, config.revision, config.init_lora_weights = None, None, True
+    return _adapted(model, config, BaseReference(""))
+
+
 def _filled(model: PreTrainedModel, config: Any, folder: Path, base: BaseReference) -> Any:
     old_base, config.base_model_name_or_path, config.revision = config.base_model_name_or_path, None, None
     try:
@@ -132,10 +143,10 @@ def _untrained_ids(model: PreTrainedModel, config: Any, ids: tuple[int, ...]) ->
     whole, rows = config.modules_to_save or (), config.trainable_token_indices or {}
     if isinstance(rows, list):  # PEFT's short way to name the embeddings
         rows = {paths[embeddings]: rows}
-    is_tied, untrained = _is_tied(model), set()
-    if is_tied and any(paths[head].endswith(name) for name in whole):
+    tied, untrained = is_tied(model), set()
+    if tied and any(paths[head].endswith(name) for name in whole):
         return set()
-    for path in [paths[embeddings], *([] if head is None or is_tied else [paths[head]])]:
+    for path in [paths[embeddings], *([] if head is None or tied else [paths[head]])]:
         if not any(path.endswith(name) for name in whole):
             untrained |= set(ids) - {row for name, indices in rows.items() if path.endswith(name) for row in indices}
     return untrained
@@ -178,7 +189,7 @@ def _whole(model: PreTrainedModel, section: AdapterSection) -> tuple[str, ...]:
     if gives_scores(model):
         return tuple(dict.fromkeys([*whole, SCORE_HEAD]))
     paths = [path for path, module in model.named_modules() if module is model.get_input_embeddings()]
-    if _is_tied(model) and any(path.endswith(name) for path in paths for name in whole):
+    if is_tied(model) and any(path.endswith(name) for path in paths for name in whole):
         return tuple(dict.fromkeys([*whole, "lm_head"]))
     return whole
 
@@ -254,9 +265,9 @@ def _token_rows(model: PreTrainedModel, section: AdapterSection, ids: tuple[int,
     whole, targets = section.modules_to_save or (), section.target_modules
     paths = {module: path for path, module in model.named_modules()}
     embeddings, head = model.get_input_embeddings(), model.get_output_embeddings()
-    modules = [embeddings] if head is None or _is_tied(model) else [embeddings, head]
+    modules = [embeddings] if head is None or is_tied(model) else [embeddings, head]
     names = {paths[module].rpartition(".")[2]: module for module in modules}
-    if not ids or (_is_tied(model) and _names_embeddings(_whole(model, section))):
+    if not ids or (is_tied(model) and _names_embeddings(_whole(model, section))):
         return None
     if not isinstance(targets, str) and (overlap := names.keys() & set(targets)):
         raise ModelError(
@@ -272,7 +283,8 @@ def _token_rows(model: PreTrainedModel, section: AdapterSection, ids: tuple[int,
     return rows or None
 
 
-def _is_tied(model: PreTrainedModel) -> bool:
+def is_tied(model: PreTrainedModel) -> bool:
+    """Whether embeddings and head are one tensor."""
     embeddings: Any = model.get_input_embeddings()
     head: Any = model.get_output_embeddings()
     return head is not None and head.weight is embeddings.weight

@@ -5,14 +5,23 @@ tests/engine/models/test_transformers_internals.py says what to do when another 
 these.
 """
 
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, masking_utils, modeling_utils
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    conversion_mapping,
+    core_model_loading,
+    masking_utils,
+    modeling_utils,
+)
 from transformers.integrations import sdpa_attention
 from transformers.utils.import_utils import is_tracing
 
@@ -72,6 +81,45 @@ def packing_is(packed: bool) -> Iterator[None]:
         yield
     finally:
         setattr(masking_utils, "find_packed_sequence_indices", _find_sequences)  # noqa: B010
+
+
+@dataclass(frozen=True)
+class StoredPart:
+    """What a tensor in a file is of a weight in the model: all of it, or of one expert the n-th of some equal parts,
+    one below the other."""
+
+    name: str
+    expert: int | None = None
+    part: int = 0
+    num_parts: int = 1
+
+
+def parts_of_model(model: Any, stored: Iterable[str]) -> dict[str, StoredPart]:
+    """What the tensors in a model's files are of its weights, by their names there.
+
+    Those are left out that transformers makes something else of than one weight, or a stack of experts.
+    """
+    weights = model.state_dict()
+    transforms = conversion_mapping.get_model_conversion_mapping(model)
+    renamings = [one for one in transforms if isinstance(one, core_model_loading.WeightRenaming)]
+    converters = [one for one in transforms if isinstance(one, core_model_loading.WeightConverter)]
+    parts = {}
+    for name in stored:
+        renamed = core_model_loading.rename_source_key(name, renamings, [], model.base_model_prefix, weights)[0]
+        if renamed in weights:
+            parts[name] = StoredPart(renamed)
+            continue
+        for converter in converters:
+            target, pattern = converter.rename_source_key(renamed)
+            if pattern is None:
+                continue
+            kinds = [type(operation).__name__ for operation in converter.operations]
+            if kinds in (["MergeModulelist"], ["MergeModulelist", "Concatenate"]) and target in weights:
+                patterns = converter.source_patterns
+                expert = int(re.findall(r"\.(\d+)(?=\.)", renamed)[-1])
+                parts[name] = StoredPart(target, expert, patterns.index(pattern), len(patterns))
+            break
+    return parts
 
 
 def _never(attention_mask: Tensor | None, key: Tensor, value: Tensor) -> bool:

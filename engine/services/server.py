@@ -44,6 +44,7 @@ METHODS = {
     "describe_folder": "recognize",
     "evaluate_model": ".evaluation.evaluate_model",
     "first_rows": "rows",
+    "merge": ".merging.merge_run",
     "model_config": "models",
     "open_chat": "chat",
     "probe": "probe",
@@ -61,6 +62,7 @@ METHODS = {
 
 NEED_LIBRARIES = {
     ".evaluation.evaluate_model",
+    ".merging.merge_run",
     "chat",
     "check",
     "count_rows",

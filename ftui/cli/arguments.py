@@ -296,6 +296,19 @@ def _add_answering(verbs: Verbs) -> None:
         _add_allow_option(command)
 
 
+def _add_merge(verbs: Verbs) -> None:
+    merge = _add(
+        verbs, "merge", "make a model of its own of a run's adapter, with a certificate", "trained.merge:merge"
+    )
+    merge.add_argument("name", metavar="RUN[@CHECKPOINT]", help="otherwise its final/, or its newest checkpoint")
+    merge.add_argument("--dtype", choices=("bf16", "fp16", "fp32"), help="otherwise that of the base's files")
+    text = "a quantised base as the run computed with it (the default), or as its files are: measured and told"
+    merge.add_argument("--into", choices=("dequantised", "original"), help=text)
+    merge.add_argument("--out", metavar="FOLDER", type=Path, help="otherwise a folder in exports/ of the run")
+    merge.add_argument("--device", choices=("cpu", "cuda"), help="otherwise that of the profile")
+    _add_allow_option(merge)
+
+
 def _add_push(verbs: Verbs) -> None:
     push = _add(verbs, "push", "send a result of a run to the hub, a folder or through a command", "trained.push:push")
     push.add_argument("name", metavar="RUN[@WHAT]", help="final (otherwise), checkpoint-N, or the name of an export")
@@ -356,6 +369,7 @@ GROUPS: dict[Callable[[Verbs], None], tuple[str, ...]] = {
     _add_split: ("split",),
     _add_import: ("import",),
     _add_answering: ("chat", "ask"),
+    _add_merge: ("merge",),
     _add_push: ("push",),
     _add_cache: ("cache",),
 }

@@ -292,6 +292,7 @@ WRITES_ELSEWHERE = {
     "tui/screens/editor/profile_file.py": "a temporary folder for $EDITOR",
     "engine/checkpoints/checkpoint.py": "a scratch folder just made: `publish` writes its files",
     "engine/checkpoints/export.py": "a scratch folder just made: `publish` writes its files",
+    "engine/merging/merge_run.py": "a scratch folder just made, whose files `StagedExport` writes",
     "engine/models/weights.py": "a scratch folder just made: `publish` writes its files",
     "engine/models/files/gguf.py": "a folder of the cache just made",
     "engine/models/files/hub.py": "/dev/null",

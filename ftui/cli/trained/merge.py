@@ -1,0 +1,21 @@
+"""`ftui merge RUN`: what a run has trained as a model of its own, with a certificate."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from ftui.cli.trained.run_job import run_job
+from ftui.helper.merge_facts import DType, Into
+from ftui.launch.plan_merge import plan_merge
+from ftui.runs.run_folder import find_run
+
+
+def merge(
+    name: str, dtype: DType | None, into: Into | None, out: Path | None, device: str | None, allow: Collection[str]
+) -> int:
+    """Merge, certify, publish; print what was measured.
+
+    Raises:
+        FtuiError: there is nothing to merge, no room, or the result is not what was trained: nothing is published.
+    """
+    name, _, checkpoint = name.partition("@")
+    return run_job(plan_merge(find_run(name), checkpoint or None, dtype, into, out, device), allow)

@@ -1,0 +1,128 @@
+"""A merge of what a run has trained into its base: checked, and as long work that may begin."""
+
+from pathlib import Path
+
+import msgspec
+
+from ftui.errors import UsageError
+from ftui.helper.chat_session import Side, find_side
+from ftui.helper.client import Helper, OnDetail
+from ftui.helper.merge_facts import Agreement, DType, Into, MergeChoice, MergeResult
+from ftui.launch.long_job import LongJob, Rows, disk_line
+from ftui.launch.open_run import stored_profile
+from ftui.models.local import find_folder, read_facts
+from ftui.profile.schema import Profile
+from ftui.runs.events import RunStarted
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run
+from ftui.text import shown
+from ftui.units import size
+
+STORED: dict[str, DType] = {
+    "BF16": "bf16", "F16": "fp16", "F32": "fp32", "bfloat16": "bf16", "float16": "fp16", "float32": "fp32",
+}  # fmt: skip
+"""By the names of a file of weights, and of config.json."""
+
+BYTES: dict[DType, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
+
+
+def plan_merge(
+    run: Run, checkpoint: str | None, dtype: DType | None = None, into: Into | None = None, out: Path | None = None,
+    device: str | None = None,
+) -> LongJob:  # fmt: skip
+    """The merge of a run's adapter (that checkpoint; or final/, else the newest), by default into its folder exports/.
+
+    Without a `dtype` the result is stored in the type that the base is stored in.
+
+    Raises:
+        UsageError: there is nothing to merge, or a choice has no meaning for this run.
+        DiskError: there is no room.
+    """
+    profile = stored_profile(run)
+    side = find_side(run, checkpoint)
+    if side.folder is None:
+        raise UsageError("The base has no adapter: there is nothing to merge.", hint="Name final or a checkpoint.")
+    _check_method(run, profile, side, into)
+    if device is not None:
+        section = profile.hardware.model_copy(update={"device": device})
+        profile = profile.model_copy(update={"hardware": section})
+    chosen: DType = dtype or _stored_dtype(profile)
+    target = (run.exports / f"{side.title}-{chosen}{'-original' if into == 'original' else ''}") if out is None else out
+    _check_target(target, is_own=out is None)
+    choice = MergeChoice(
+        run=str(run.folder), source=str(side.folder), title=side.title, target=str(target.absolute()), dtype=chosen,
+        into=into or "dequantised",
+    )  # fmt: skip
+    plan: list[tuple[str, ...]] = [
+        ("into", _describe_base(profile, choice.into)),
+        ("stored in", chosen),
+        ("folder", shown(str(target))),
+    ]
+    num_parameters = next((one.total_parameters for one in Tail(run.journal).read() if isinstance(one, RunStarted)), 0)
+    plan.append(disk_line(target.parent, BYTES[chosen] * num_parameters))
+
+    def merge(helper: Helper, on_detail: OnDetail) -> Rows:
+        answer = helper.ask("merge", on_detail=on_detail, profile=profile, chosen=msgspec.to_builtins(choice))
+        return result_rows(msgspec.convert(answer, MergeResult))
+
+    return LongJob(f"merge {run.name}@{side.title}", plan, merge)
+
+
+def _check_method(run: Run, profile: Profile, side: Side, into: Into | None) -> None:
+    if not profile.adapter.is_lora:
+        raise UsageError(
+            f"{run.name} trained weights of the model itself ({profile.adapter.method}): there is nothing to merge.",
+            hint=f"{side.title} is a whole model already: use {side.folder} as it is.",
+        )
+    if into is not None and not profile.adapter.is_quantised:
+        raise UsageError(
+            f"{run.name} was trained on a base that is not quantised: --into {into} has no meaning for it.",
+            hint="Leave --into out.",
+        )
+
+
+def _check_target(target: Path, *, is_own: bool) -> None:
+    """What ftui has put into the run's folder is made anew; a folder of somebody else is not touched."""
+    if not is_own and (target.is_symlink() or target.exists()):
+        raise UsageError(f"There is something at {target} already.", hint="Give another --out, or remove it.")
+
+
+def _stored_dtype(profile: Profile) -> DType:
+    folder = find_folder(str(profile.model.name_or_path), profile.model.revision)
+    stored = None if folder is None else read_facts(folder).dtype
+    return STORED.get(stored or "", "bf16")
+
+
+def _describe_base(profile: Profile, into: Into) -> str:
+    name = shown(str(profile.model.name_or_path))
+    if not profile.adapter.is_quantised:
+        return name
+    return f"{name}, {'as it is once quantised' if into == 'dequantised' else 'as its files are'}"
+
+
+def result_rows(result: MergeResult) -> list[tuple[str, ...]]:
+    """What became of a merge, a line each."""
+    certificate = result.certificate
+    rows: list[tuple[str, ...]] = [
+        ("merged", shown(result.folder)),
+        ("size", f"{size(result.num_bytes)}, {result.num_changed} weights merged, {result.num_copied} as in the base"),
+        ("compared", f"{certificate.agreement.num_rows} {certificate.rows}, both in float32 on {certificate.device}"),
+        *agreement_rows(certificate.agreement),
+    ]
+    if result.is_untied:
+        rows.append(("untied", "embeddings and head differ now, and are two tensors"))
+    if certificate.into_dequantised is not None:
+        rows.append(("or else", "merged into the dequantised base:"))
+        rows += agreement_rows(certificate.into_dequantised)
+    return rows
+
+
+def agreement_rows(agreement: Agreement) -> list[tuple[str, ...]]:
+    """The figures of an agreement."""
+    rows: list[tuple[str, ...]] = [
+        ("loss", f"{agreement.loss_merged:.4f}, of base and adapter {agreement.loss_adapter:.4f}")
+    ]
+    if agreement.mean_kl is not None and agreement.top1 is not None:
+        rows.append(("KL", f"{agreement.mean_kl:.2g} nats in the mean, same likeliest token {agreement.top1:.1%}"))
+    what = "scores" if agreement.mean_kl is None else "logits"
+    return [*rows, ("difference", f"{agreement.logit_difference:.2g} at most, of {what}")]

@@ -1,0 +1,182 @@
+"""Merged weights equal those of PEFT's `merge_and_unload`, bit for bit, tensor by tensor, in files like the base's."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+)
+
+from ftui.engine.merging.adapter_merge import AdapterMerge
+from ftui.engine.merging.merged_model import Base, MergedModel
+from ftui.engine.models.lora import BaseReference, new_adapter
+from ftui.engine.models.weights import trainable, write_adapter
+from ftui.engine.system.device import Hardware
+from ftui.profile.sections.adapter import AdapterSection
+from ftui.runs.checkpoint_folders import FileEntry, StagedExport
+from tests.support.written import put
+
+CPU = Hardware(torch.device("cpu"), "fp32", 1, "a CPU", None)
+NEW = (60, 61)  # ids of new tokens
+
+# Base, keys of [adapter], ids of new tokens.
+KINDS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
+    "lora": ("llama", {}, ()),
+    "rslora, patterns": (
+        "llama",
+        {"use_rslora": True, "rank_pattern": {"q_proj": 2}, "alpha_pattern": {r"layers\.1\..*_proj": 5}},
+        (),
+    ),
+    "some layers": ("llama", {"layers_to_transform": [1], "exclude_modules": ["q_proj"]}, ()),
+    "dora": ("llama", {"use_dora": True}, ()),
+    "biases": ("llama", {"bias": "all"}, ()),
+    "biases of its layers": ("llama", {"bias": "lora_only", "target_modules": ["q_proj"]}, ()),
+    "whole modules": ("llama", {"modules_to_save": ["embed_tokens", "lm_head", "norm"]}, ()),
+    "new tokens": ("llama", {}, NEW),
+    "new tokens, head whole": ("llama", {"modules_to_save": ["lm_head"]}, NEW),
+    "embeddings": ("llama", {"target_modules": ["embed_tokens", "v_proj"]}, ()),
+    "tied": ("tied", {}, ()),
+    "tied, dora": ("tied", {"use_dora": True}, ()),
+    "tied, new tokens": ("tied", {}, NEW),
+    "tied, embeddings whole": ("tied", {"modules_to_save": ["embed_tokens"]}, ()),
+    "tied, embeddings whole, new tokens": ("tied", {"modules_to_save": ["embed_tokens"]}, NEW),
+    "tied, head whole": ("tied", {"modules_to_save": ["lm_head"]}, ()),
+    "tied, embeddings": ("tied", {"target_modules": ["embed_tokens", "v_proj"]}, ()),
+    "gpt2": ("gpt2", {"use_dora": True}, ()),
+    "gpt2, whole modules": ("gpt2", {"modules_to_save": ["wte", "ln_f"]}, ()),
+    "experts": ("mixtral", {}, ()),
+    "reward model": ("score", {}, ()),
+}
+
+MERGED_TWICE = {"tied, embeddings"}
+"""PEFT 0.21 adds what it adds to the embeddings to the head too, which is the same tensor."""
+
+
+@pytest.fixture(scope="module")
+def bases(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    sizes: dict[str, Any] = {
+        "vocab_size": 60, "hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 32, "initializer_range": 0.15,
+    }  # fmt: skip
+    torch.manual_seed(1)
+    models: dict[str, Any] = {
+        "llama": LlamaForCausalLM(LlamaConfig(**sizes, attention_bias=True)),
+        "tied": LlamaForCausalLM(LlamaConfig(**sizes, tie_word_embeddings=True)),
+        "gpt2": GPT2LMHeadModel(GPT2Config(vocab_size=60, n_embd=64, n_layer=2, n_head=2, n_positions=32)),
+        "mixtral": MixtralForCausalLM(MixtralConfig(**sizes, num_local_experts=4, num_experts_per_tok=2)),
+    }
+    folders = {}
+    for name, model in models.items():
+        folders[name] = tmp_path_factory.mktemp(name)
+        model.save_pretrained(folders[name], max_shard_size="80KB")
+        assert len(list(folders[name].glob("model*.safetensors"))) > 1
+    return folders | {"score": folders["llama"]}
+
+
+def load(folder: Path, new_ids: tuple[int, ...], *, scores: bool = False, **options: Any) -> Any:
+    kind: Any = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
+    torch.manual_seed(5)
+    model = kind.from_pretrained(folder, **options, **({"num_labels": 1} if scores else {}))
+    if new_ids:
+        model.resize_token_embeddings(60 + len(new_ids), mean_resizing=False)
+    return model
+
+
+def make_adapter(base: Any, keys: AdapterSection, folder: Path, new_ids: tuple[int, ...]) -> Path:
+    """Moved off its start by noise."""
+    torch.manual_seed(2)
+    model = new_adapter(base, keys, BaseReference("base"), new_ids)
+    for weight in trainable(model).values():
+        weight.data += 0.1 * torch.randn_like(weight)
+    folder.mkdir()
+    put(folder, write_adapter(model, folder))
+    return folder
+
+
+def on_meta(folder: Path, new_ids: tuple[int, ...], *, scores: bool = False) -> Any:
+    kind: Any = AutoModelForSequenceClassification if scores else AutoModelForCausalLM
+    config = AutoConfig.from_pretrained(folder, **({"num_labels": 1} if scores else {}))
+    with torch.device("meta"):
+        model = kind.from_config(config, dtype=torch.float32)
+        if new_ids:
+            model.resize_token_embeddings(60 + len(new_ids), mean_resizing=False)
+    return model
+
+
+def merge(
+    folder: Path,
+    adapter: Path,
+    new_ids: tuple[int, ...] = (),
+    *,
+    dtype: torch.dtype = torch.float32,
+    scores: bool = False,
+    as_computed: Callable[[str, Tensor], Tensor] = lambda name, weight: weight,
+) -> MergedModel:
+    base = Base(folder, on_meta(folder, new_ids, scores=scores), as_computed)
+    return MergedModel(base, AdapterMerge(on_meta(folder, new_ids, scores=scores), adapter), dtype)
+
+
+def written(model: MergedModel, folder: Path) -> dict[str, Tensor]:
+    """The tensors in the files that it writes."""
+    folder.mkdir()
+    staged, ticks = StagedExport(folder), list[None]()
+    model.write(staged, lambda: ticks.append(None))
+    assert len(ticks) == model.num_tensors
+    for name, entry in staged.files.items():
+        assert (folder / name).stat().st_size == entry.size and isinstance(entry, FileEntry)
+    return {name: tensor for file in folder.glob("*.safetensors") for name, tensor in load_file(file).items()}
+
+
+def peft_merge(folder: Path, adapter: Path, new_ids: tuple[int, ...], **options: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return PeftModel.from_pretrained(load(folder, new_ids, **options), adapter).merge_and_unload()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_equals_the_merge_of_peft(kind: str, bases: dict[str, Path], tmp_path: Path) -> None:
+    name, keys, new_ids = KINDS[kind]
+    section, scores = AdapterSection.model_validate({"r": 4, **keys}, strict=False), name == "score"
+    adapter = make_adapter(load(bases[name], new_ids, scores=scores), section, tmp_path / "adapter", new_ids)
+    model = merge(bases[name], adapter, new_ids, scores=scores)
+    out = tmp_path / "merged"
+    written(model, out)
+    config = model.outline.config
+    config.tie_word_embeddings = bool(config.tie_word_embeddings) and not model.is_untied
+    config.architectures = [type(model.outline).__name__]
+    config.save_pretrained(out)
+    kind_of_model: Any = type(model.outline)
+    result, problems = kind_of_model.from_pretrained(out, output_loading_info=True)
+    assert not any(problems.values()), problems
+
+    expected = peft_merge(bases[name], adapter, new_ids, scores=scores)
+    weights = dict(expected.named_parameters(remove_duplicate=False))
+    own = dict(result.named_parameters(remove_duplicate=False))
+    assert own.keys() == weights.keys()
+    if kind not in MERGED_TWICE:
+        for path, weight in weights.items():
+            assert torch.equal(own[path], weight), path
+    ids = torch.arange(3, 51).reshape(3, 16)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        adapted: Any = PeftModel.from_pretrained(load(bases[name], new_ids, scores=scores), adapter).eval()
+        if scores:
+            adapted.config.pad_token_id = result.config.pad_token_id = 0
+        torch.testing.assert_close(result.eval()(ids).logits, adapted(ids).logits, rtol=1e-5, atol=1e-4)
+    base = load(bases[name], new_ids, scores=scores)
+    assert any(not torch.equal(weight, own[path]) for path, weight in base.named_parameters())
