@@ -46,7 +46,7 @@ def check_profile(profile: Profile, folder_or_config: Any, hardware: Hardware) -
     check_machine(profile.train, hardware)
     check_target(profile.push)
     _check_measure(profile.eval, hardware)
-    _check_length(profile, folder_or_config)
+    check_length(profile, folder_or_config)
     adapter = starting_adapter(profile.adapter, lambda detail: None)
     if profile.model.trust_remote_code:
         return None
@@ -92,7 +92,8 @@ def find_config(profile: Profile, cache: Path, report: Callable[[str], None]) ->
     return AutoConfig.for_model(**known)
 
 
-def _check_length(profile: Profile, folder_or_config: Any) -> None:
+def check_length(profile: Profile, folder_or_config: Any) -> None:
+    """Raises `DataError` where data.max_length is more than the model sees."""
     scratch = profile.model.from_scratch
     longest: int | None
     if scratch is not None:

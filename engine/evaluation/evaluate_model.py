@@ -21,6 +21,7 @@ from ftui.system.files import make_private_folder, open_private, replace_file
 from ftui.system.user_folders import cache_folder
 from ftui.system.volume import disk_error
 
+from ..check_profile import check_length
 from ..data.load_rows import load_data
 from ..generation.answer_prompts import FinishedAnswer, answer_prompts
 from ..generation.conversation import Speaker
@@ -60,7 +61,8 @@ def evaluate_model(
     rows = read_rows(parsed, request.num_rows, on_detail)
     forgettable = None if forgetting is None else read_rows(given_profile(forgetting), None, on_detail)
     speakers = _load(parsed, request, on_detail, with_base=forgettable is not None)
-    questions = rows.questions(speakers[0].model.stop_ids) if request.max_new_tokens else []
+    answers = request.max_new_tokens > 0 and parsed.run.stage != "pretrain"
+    questions = rows.questions(speakers[0].model.stop_ids) if answers else []
     sides = list(zip([side.title for side in request.sides], speakers, strict=False))
     with _results(request) as results:
         evaluation = ModelEvaluation(request, parsed, speakers[0], results, on_detail)
@@ -71,10 +73,10 @@ def evaluate_model(
             evaluation.measure_losses("forgetting", BASE, speakers[-1], forgettable)
         for title, speaker in sides:
             evaluation.measure_answers(title, speaker, rows, questions, measures)
-    hardware = speakers[0].model.hardware
+    hardware, notes = speakers[0].model.hardware, _notes(rows, questions, answers=answers)
     return EvaluationFacts(
         hardware.name, hardware.precision, len(rows.numbers), len(questions),
-        0 if forgettable is None else len(forgettable.numbers), list(measures), _notes(request, rows, questions),
+        0 if forgettable is None else len(forgettable.numbers), list(measures), notes,
     )  # fmt: skip
 
 
@@ -82,10 +84,11 @@ def read_rows(profile: Profile, limit: int | None, on_detail: OnDetail) -> Evalu
     """The first `limit` sequences of a profile's rows, or those that it sets aside.
 
     Raises:
-        DataError: there are none.
+        DataError: there are none, or data.max_length is more than the model sees.
     """
     on_detail("reading the rows")
     loaded = load_data(profile, cache_folder(Path("cache")), on_detail)
+    check_length(profile, loaded.folder)
     split = loaded.evaluation or loaded.train
     if not len(split):
         raise DataError("There are no rows to evaluate on.")
@@ -175,14 +178,18 @@ class ModelEvaluation:
         if not left:
             return
         progress = Progress(self._on_detail, f"answers of {title}", len(left), "rows")
-        model = speaker.model
-        with model.answering(speaker.adapter):
-            for answer in answer_prompts(
-                model.bare, [Prompt(one.prompt) for one in left], Sampling(), stop_ids=model.stop_ids,
-                max_new_tokens=self._request.max_new_tokens, batch_size=self._request.batch_size,
-            ):  # fmt: skip
-                self._results.write(self._row_answer(title, speaker, rows, left[answer.number], answer, measures))
-                progress.advance()
+        model, by_limit = speaker.model, dict[int, list[RowQuestion]]()
+        for one in left:  # beyond its context a model has no places, and learned ones end in an error
+            room = math.inf if rows.loaded.longest is None else rows.loaded.longest - len(one.prompt)
+            by_limit.setdefault(int(min(room, self._request.max_new_tokens)), []).append(one)
+        for limit, asked in by_limit.items():
+            with model.answering(speaker.adapter):
+                for answer in answer_prompts(
+                    model.bare, [Prompt(one.prompt) for one in asked], Sampling(), stop_ids=model.stop_ids,
+                    max_new_tokens=limit, batch_size=self._request.batch_size,
+                ):  # fmt: skip
+                    self._results.write(self._row_answer(title, speaker, rows, asked[answer.number], answer, measures))
+                    progress.advance()
 
     def _row_answer(
         self, title: str, speaker: Speaker, rows: EvaluatedRows, question: RowQuestion, answer: FinishedAnswer,
@@ -220,14 +227,15 @@ def _row_loss(
     return msgspec.structs.replace(row, nats=nats, num_right=right, kl_nats=kl)
 
 
-def _notes(request: EvaluationRequest, rows: EvaluatedRows, questions: Sequence[RowQuestion]) -> list[str]:
+def _notes(rows: EvaluatedRows, questions: Sequence[RowQuestion], *, answers: bool) -> list[str]:
+    """`answers`: whether rows are answered."""
     counts, notes = rows.loaded.train.sequences.counts, []
-    if counts.num_cut:
+    if counts.num_cut and rows.loaded.encoder.stage != "pretrain":  # that splits them
         notes.append(f"{counts.num_cut} rows are longer than data.max_length = {rows.max_length:,}, and are cut")
     if counts.num_without_target:
         notes.append(f"{counts.num_without_target} rows have no token that is trained on, and are left out")
     without = len(rows.numbers) - len(questions)
-    if request.max_new_tokens and without:
+    if answers and without:
         notes.append(f"{without} of {len(rows.numbers)} rows have no prompt with a whole answer: only loss is measured")
     if questions and (text := why_missing()):
         notes.append(text)

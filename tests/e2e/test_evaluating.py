@@ -105,6 +105,23 @@ def test_a_folder_with_a_model_or_an_adapter(trained: Workbench, helper: Helper)
     assert tuned["loss"]["verdict"] == "better"
 
 
+def test_a_run_that_compares_answers_is_evaluated_on_rows_with_one(trained: Workbench, helper: Helper) -> None:
+    own, compared = (
+        evaluate(helper, "mine", "held_out.jsonl", overrides=overrides, max_new_tokens=0)
+        for overrides in ((), ("run.stage=dpo",))
+    )
+    assert figures(own)["loss"]["values"] == figures(compared)["loss"]["values"]
+    assert any("stage dpo" in note for note in compared["notes"]) and own["notes"] == []
+
+
+def test_no_answer_goes_beyond_what_the_model_sees(trained: Workbench, helper: Helper) -> None:
+    """128 tokens of this one, of which the prompts have different numbers."""
+    result = evaluate(helper, "mine", "rows.jsonl", max_new_tokens=1000, num_rows=12)
+    lines = (Path(result["folder"]) / "rows.jsonl").read_text().splitlines()
+    lengths = {one["scores"]["num_tokens"] for one in map(json.loads, lines) if one["kind"] == "row_answer"}
+    assert len(lengths) > 1 and max(lengths) < 128
+
+
 def test_results_in_words(trained: Workbench) -> None:
     Path("lm.json").write_text(json.dumps({"results": {"arc": {"acc,none": 0.5}}, "model_name": "m"}))
     options = ("--data", "held_out.jsonl", "--rows", "3", "--lm-eval", "lm.json", "--max-new-tokens", "8")
@@ -123,6 +140,8 @@ REFUSED: tuple[tuple[str, dict[str, Any], int, str], ...] = (
     ("mine", {"data": "empty.jsonl"}, 31, "no rows in"),
     ("mine", {"data": "pairs.jsonl"}, 31, "sft trains on one answer"),
     ("mine@7", {}, 2, "has no checkpoint-7"),
+    ("mine", {"overrides": ("run.stage=rm",)}, 2, "mine is of stage rm"),
+    ("mine", {"overrides": ("data.max_length=1000",)}, 31, "the model sees at most 128 tokens"),
     ("mine", {"against": "final"}, 2, "is what it would be compared with"),
     ("mine", {"measures": Path("measures.py")}, 2, "measures.py is Python code"),
     ("mine", {"measures": Path("bad.py"), "allow": ["measures"]}, 2, "bad.py, line 2: f fails on"),

@@ -49,7 +49,11 @@ def evaluate(
     with closing(Helper(allow)) as helper, LiveOutput(sys.stderr if as_json else sys.stdout) as output:
         if not as_json:
             output.print("\n".join([planned.title, *table([*plan_rows(planned.folder, ()), planned.disk], ())]))
-        result = planned.run(helper, output.draw)
+        try:
+            result = planned.run(helper, output.draw)
+        except KeyboardInterrupt:
+            output.print(f"Stopped. The same command goes on with what is in {planned.folder}.")
+            raise
     print(msgspec.json.encode(result).decode() if as_json else _describe(result))
     return FINISHED
 
