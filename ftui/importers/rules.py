@@ -104,7 +104,7 @@ def carries(section: str, gate: Gate | None = None, /, **names: str) -> dict[str
     rules: dict[str, Rule] = {}
     for name, foreign in names.items():
         rule = to(f"{section}.{name}", CONVERTERS[f"{section}.{name}"])
-        rules |= each(rule if gate is None else _gated(gate, rule), foreign)
+        rules |= each(rule, foreign) if gate is None else when(gate, rule, foreign)
     return rules
 
 
@@ -118,11 +118,13 @@ def each(rule: Rule, names: str) -> dict[str, Rule]:
     return dict.fromkeys(names.split(), rule)
 
 
-def _gated(gate: Gate, rule: Rule) -> Rule:
+def when(gate: Gate, rule: Rule, names: str) -> dict[str, Rule]:
+    """One rule for several keys that say something only where the gate is open."""
+
     def apply(draft: ProfileDraft, leaf: Leaf) -> None:
         rule(draft, leaf) if gate.is_open(draft) else draft.drop(leaf, gate.otherwise(draft))
 
-    return apply
+    return each(apply, names)
 
 
 def path_to(ours: str) -> Rule:

@@ -164,10 +164,13 @@ def targets(value: Any) -> Any:
     return "all-linear" if [name.lower() for name in names] in (["all"], ["all-linear"], ["all_linear"]) else names
 
 
+OTHER_MEASURES = {"rougeL": "rouge_l", "rouge-l": "rouge_l", "bleu-4": "bleu", "f1": "token_f1"}
+
+
 def measure(value: Any) -> str:
     """The measure that chooses the best checkpoint."""
-    name = text(value)
-    if found := next((one for one in (name, name.removeprefix("eval_")) if one in MEASURES), None):
+    name = text(value).removeprefix("eval_")
+    if found := next((one for one in (name, OTHER_MEASURES.get(name)) if one in MEASURES), None):
         return found
     raise Unfit(f"there is no such measure; there are {', '.join(MEASURES)}")
 
@@ -228,10 +231,10 @@ _BY_CONVERTER: tuple[tuple[Convert, str], ...] = (
     (flag, "model.trust_remote_code adapter.load_in_8bit adapter.bnb_4bit_use_double_quant adapter.use_dora"
            " adapter.use_rslora data.packing train.tf32 train.torch_compile train.use_liger_kernel"
            " train.full_determinism train.activation_checkpointing eval.eval_on_start eval.greater_is_better"
-           " eval.load_best_model_at_end"),
+           " eval.load_best_model_at_end eval.generate"),
     (above_zero, "adapter.r adapter.lora_alpha data.max_length train.per_device_train_batch_size train.max_steps"
                  " train.gradient_accumulation_steps eval.per_device_eval_batch_size eval.early_stopping_patience"
-                 " hardware.num_processes"),
+                 " eval.generate_max_new_tokens hardware.num_processes"),
     (wholes, "adapter.layers_to_transform"),
     (real, "adapter.lora_dropout data.eval_fraction train.num_train_epochs train.learning_rate train.weight_decay"
            " train.adam_beta1 train.adam_beta2 train.adam_epsilon train.label_smoothing_factor"

@@ -30,6 +30,8 @@ SPELLINGS = {
     "eval.per_device_eval_batch_size": "eval_batch_size",
     "eval.eval_strategy": "evaluation_strategy",
     "eval.eval_steps": "eval_every eval_interval",
+    "eval.generate": "predict_with_generate do_causal_lm_eval",
+    "eval.generate_max_new_tokens": "generation_max_length eval_max_new_tokens",
     "checkpoint.save_steps": "save_every save_interval",
     "log.logging_steps": "log_steps log_interval log_every",
     "hardware.num_processes": "num_gpus gpus",

@@ -56,6 +56,7 @@ def _has_lora(draft: ProfileDraft) -> bool:
 
 
 _LORA = Gate(_has_lora, lambda draft: NO_ADAPTER)
+_GENERATES = Gate(lambda draft: is_on(draft.raw("do_causal_lm_eval")), lambda draft: "nothing is answered")
 
 
 def _adapter(draft: ProfileDraft, leaf: Leaf) -> str:
@@ -202,7 +203,8 @@ RULES: dict[str, Rule] = {
     **carries("train", per_device_train_batch_size="micro_batch_size", optim="optimizer",
               neftune_noise_alpha="noisy_embedding_alpha",
               use_liger_kernel="liger_rope liger_rms_norm liger_glu_activation"),
-    **carries("eval", per_device_eval_batch_size="eval_batch_size"),
+    **carries("eval", per_device_eval_batch_size="eval_batch_size", generate="do_causal_lm_eval"),
+    **carries("eval", _GENERATES, generate_max_new_tokens="eval_max_new_tokens"),
     **each(says("train.precision", _precision), "bf16 bfloat16 fp16 float16"),
     **each(_per_epoch, "evals_per_epoch saves_per_epoch"),
     **each(_steps, "eval_steps save_steps"),
@@ -243,7 +245,7 @@ RULES: dict[str, Rule] = {
     **drops("a run resumes by itself, and ends when its loss stays NaN (health.max_bad_steps)",
             "auto_resume_from_checkpoints loss_watchdog_threshold loss_watchdog_patience gc_steps profiler_*"
             " save_first_step dynamic_checkpoint dynamic_checkpoint.*"),
-    **drops("evaluation measures the loss only", "eval_table_size eval_max_new_tokens do_causal_lm_eval"
+    **drops("evaluation measures the loss only", "eval_table_size"
             " eval_causal_lm_metrics do_bench_eval bench_dataset bench_split generate_samples num_generation_samples"
             " generation_max_new_tokens"),
     **drops("rows are trained on as they are",

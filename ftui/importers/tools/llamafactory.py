@@ -34,6 +34,7 @@ from ftui.importers.rules import (
 from ftui.importers.tools import llamafactory_preference, trl
 from ftui.importers.tools.llamafactory_preference import compares
 from ftui.importers.tools.trainer import (
+    GENERATES,
     HUB,
     LOADER,
     REENTRANT,
@@ -267,6 +268,7 @@ RULES: dict[str, Rule] = {
     **carries("train", use_liger_kernel="enable_liger_kernel"),
     **carries("train", _NOISE, neftune_noise_alpha="neftune_alpha"),
     **carries("eval", early_stopping_patience="early_stopping_steps"),
+    **carries("eval", GENERATES, generate_max_new_tokens="max_new_tokens"),
     **each(_freeze, "freeze_trainable_layers freeze_trainable_modules freeze_extra_modules"),
     **each(_rows, "dataset eval_dataset"),
     **each(_packing, "packing neat_packing"),
@@ -320,7 +322,7 @@ RULES: dict[str, Rule] = {
     **llamafactory_preference.RULES,
     **drops(OTHER_TRACKER, "use_swanlab swanlab_*"),
     **drops("a setting of answering, which is no part of training here",
-            "do_sample temperature top_p top_k num_beams max_length max_new_tokens repetition_penalty length_penalty"
+            "do_sample temperature top_p top_k num_beams max_length repetition_penalty length_penalty"
             " skip_special_tokens infer_backend infer_dtype use_kv_cache vllm_* sglang_* kt_* cpu_infer chunk_size"
             " mode"),
     **drops(HUB, "export_*"),

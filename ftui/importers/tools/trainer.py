@@ -5,7 +5,19 @@ from typing import Any, get_args
 from ftui.importers.command import ENVIRONMENT, LAUNCHER
 from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft
-from ftui.importers.rules import OTHER_TRACKER, OWN_FOLDER, Rule, carries, drops, each, same, says, to
+from ftui.importers.rules import (
+    OTHER_TRACKER,
+    OWN_FOLDER,
+    Gate,
+    Rule,
+    carries,
+    drops,
+    each,
+    same,
+    says,
+    to,
+    when,
+)
 from ftui.importers.values import (
     Unfit,
     above_zero,
@@ -216,6 +228,9 @@ def held_out(draft: ProfileDraft, leaf: Leaf) -> None:
         draft.carry(leaf, "data.eval_num_rows", whole(size))
 
 
+GENERATES = Gate(lambda draft: is_on(draft.raw("predict_with_generate")), lambda draft: "nothing is answered")
+"""Whether evaluations answer rows."""
+
 no_clipping = to("train.max_grad_norm", lambda value: "none")
 """The rule of `max_grad_norm: null`."""
 
@@ -251,6 +266,8 @@ CARRIED: dict[str, Rule] = {
 
 TRAINER: dict[str, Rule] = {
     **CARRIED,
+    **carries("eval", generate="predict_with_generate"),
+    **when(GENERATES, to("eval.generate_max_new_tokens", above_zero, "there with the prompt"), "generation_max_length"),
     **drops(REENTRANT, "gradient_checkpointing_kwargs gradient_checkpointing_kwargs.*"
             " activation_checkpointing_kwargs activation_checkpointing_kwargs.*"),
     **drops(OWN_FOLDER,
@@ -279,8 +296,8 @@ TRAINER: dict[str, Rule] = {
             "save_safetensors save_only_model save_on_each_node"),
     **drops("evaluation measures the loss only", "prediction_loss_only eval_accumulation_steps include_for_metrics"
             " include_inputs_for_metrics batch_eval_metrics eval_do_concat_batches eval_use_gather_object"
-            " predict_with_generate generation_max_length generation_num_beams generation_config"
-            " generation_config.* sortish_sampler use_cache"),
+            " sortish_sampler use_cache"),
+    **drops("answers are the likeliest tokens", "generation_num_beams generation_config generation_config.*"),
     **drops("not built", "optim_target_modules liger_kernel_config liger_kernel_config.*", matters=True),
     **drops("left to torch", "torch_compile_backend torch_compile_mode torch_empty_cache_steps jit_mode_eval use_ipex"
             " torchdynamo fp16_backend fp16_opt_level half_precision_backend bf16_full_eval fp16_full_eval past_index"

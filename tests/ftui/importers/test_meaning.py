@@ -204,3 +204,26 @@ def test_another_key_that_is_referred_to_is_put_in(tmp_path: Path) -> None:
     assert made["model"]["name_or_path"] == "/data/base" and made["train"]["num_train_epochs"] == 2.0
     assert {one.foreign for one in done.dropped if one.matters} == {"seed", "batch_size"}
     assert "own" in reasons(done)["checkpointer.output_dir"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "dropped"),
+    [
+        (LLAMAFACTORY + "val_size: 0.1\npredict_with_generate: true\nmax_new_tokens: 256\n"
+         "metric_for_best_model: eval_rouge-l",
+         {"generate": True, "generate_max_new_tokens": 256, "metric_for_best_model": "rouge_l"}, ""),
+        (LLAMAFACTORY + "val_size: 0.1\nmax_new_tokens: 256", {"generate_max_new_tokens": None}, "nothing is answered"),
+        (LLAMAFACTORY + "predict_with_generate: true", {"generate": None}, "needs evaluations"),
+        (LLAMAFACTORY + "stage: dpo\nval_size: 0.1\npredict_with_generate: true", {"generate": None}, "stage dpo"),
+        (AXOLOTL + "val_set_size: 0.1\ndo_causal_lm_eval: true\neval_max_new_tokens: 99",
+         {"generate": True, "generate_max_new_tokens": 99}, ""),
+    ],
+)  # fmt: skip
+def test_answers_at_evaluations_are_carried(text: str, expected: Any, dropped: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(text + "\n")
+    done = import_file(path, tmp_path)
+    settled(done, path)
+    section = tomllib.loads(done.text).get("eval", {})
+    assert {key: section.get(key) for key in expected} == expected
+    assert dropped in " ".join(reasons(done).values())
