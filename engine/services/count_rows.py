@@ -19,6 +19,7 @@ from ftui.system.user_folders import cache_folder
 from ftui.system.volume import free_bytes
 
 from ..data.load_rows import DataSplit, LoadedData, load_data
+from ..evaluation.rows_to_answer import choose_rows
 from ..models.tokenizer import train_tokenizer
 from ..planning.curriculum_plan import CurriculumPlan, RunPlan, describe_stages
 from ..planning.mixing import compute_training_shares, make_run_plan
@@ -49,7 +50,14 @@ def count_profile(profile: Profile, on_detail: Callable[[str], None] = lambda de
     """
     with tempfile.TemporaryDirectory() as fallback:
         prepared = prepare(profile, cache_folder(Path(fallback)), on_detail)
-        return _counts(profile, prepared.train, prepared.evaluation, prepared.plan, list(prepared.warnings))
+        counts = _counts(profile, prepared.train, prepared.evaluation, prepared.plan, list(prepared.warnings))
+        if prepared.evaluation is None or not profile.eval.generate:
+            return counts
+        asked = choose_rows(profile.eval, prepared.evaluation, prepared.stop_ids)
+        longest = max(len(row.prompt) for row in asked.rows)
+        return msgspec.structs.replace(
+            counts, num_answered=len(asked.rows), longest_prompt=longest, longest_answer=asked.max_new_tokens
+        )
 
 
 def count_bytes(on_detail: Callable[[str], None], profile: str, bytes_per_token: list[float]) -> RowCounts:

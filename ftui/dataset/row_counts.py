@@ -23,7 +23,8 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     In a curriculum the stages (`stages`, in words) differ, and the counts are those of the mean epoch. `num_tokens`
     counts the tokens of all steps. `bytes_per_token` is there where no tokenizer was: the least, the usual and the most
     bytes that a token was taken for; tokens are told with the usual, `longest` with the least. `longest_example`:
-    tokens of the longest pair, what both answers begin with counted once.
+    tokens of the longest pair, what both answers begin with counted once. `num_answered` evaluation rows are answered
+    at each evaluation, to prompts of up to `longest_prompt` tokens with up to `longest_answer`.
     """
 
     num_train_rows: int | None = None
@@ -38,6 +39,9 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     effective_batch: int | None = None
     longest: int | None = None
     longest_example: int | None = None
+    num_answered: int | None = None
+    longest_prompt: int | None = None
+    longest_answer: int | None = None
     num_cut: int | None = None
     num_skipped: int | None = None
     cuts: list[Cut] = []
@@ -51,6 +55,7 @@ def count_lines(counts: RowCounts) -> list[str]:
     facts = {
         "rows to train on": counts.num_train_rows,
         "rows to evaluate on": counts.num_eval_rows,
+        **({} if counts.num_answered is None else {"rows to answer": counts.num_answered}),
         f"tokens per {epoch}": counts.num_train_tokens,
         f"target tokens per {epoch}": counts.num_target_tokens,
         f"sequences per {epoch}": counts.num_sequences,

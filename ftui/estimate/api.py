@@ -8,13 +8,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ftui import units
 from ftui.dataset.row_counts import RowCounts
 from ftui.errors import FtuiError, ModelError, UnavailableError
 from ftui.estimate import closed_form, disk, fit, levers, timing
 from ftui.estimate.guess_rows import guess_rows
 from ftui.estimate.measurements import LARGEST_RATIO, ProbeRecord, correct_memory, find_probe
 from ftui.estimate.result import FIT, Duration, Estimate, MeasuredFirst, Measuring, Memory, usable, verdict
-from ftui.estimate.setup import Parallel, TrainingSetup, build_setup
+from ftui.estimate.setup import AnsweredRows, Parallel, TrainingSetup, build_setup
 from ftui.estimate.states import FP32
 from ftui.estimate.timing import num_checkpoints, num_evaluations
 from ftui.hardware.devices import Card, price_of
@@ -104,13 +105,28 @@ def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> TrainingS
         parallel=known.parallel,
         micro_batch=min(setup.micro_batch, counts.num_sequences or setup.micro_batch),  # there are no more rows
         eval_batch=min(setup.eval_batch, counts.num_eval_rows or setup.eval_batch),
+        answered=_answered_rows(profile, setup, counts),
     )
+
+
+def _answered_rows(profile: Profile, setup: TrainingSetup, counts: RowCounts) -> AnsweredRows | None:
+    """What evaluations answer. Of rows that are not known, prompts and answers are taken to be as long as rows are."""
+    section = profile.eval
+    if not (section.generate and setup.evaluates):
+        return None
+    limits = [number for number in (section.generate_samples, counts.num_eval_rows) if number]
+    num_rows = counts.num_answered or min(limits, default=setup.eval_batch)
+    longest = counts.longest_answer or section.generate_max_new_tokens or setup.length
+    return AnsweredRows(num_rows, counts.longest_prompt or setup.length, longest)
 
 
 def memory_of(setup: TrainingSetup, known: Known = NOTHING) -> Memory:
     """The best there is: measured, else simulated, else in closed form."""
     closed = closed_form.memory(setup)
-    return correct_memory(known.simulated or closed, setup, closed, known.probes)
+    simulated = known.simulated
+    if simulated is not None and setup.answered is not None and closed.process > simulated.process:
+        simulated = None  # steps and losses were simulated, answers were not
+    return correct_memory(simulated or closed, setup, closed, known.probes)
 
 
 def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
@@ -120,7 +136,7 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
     per_step = tokens_per_step(setup, known)
     seconds = None if probe is None else seconds_by(*probe, setup, per_step)
     num_steps, counts = _num_steps(profile, known), known.counts
-    saves, evaluated = 1, 0.0
+    saves, times, evaluated = 1, 0, 0.0
     if num_steps is not None and counts is not None and counts.steps_per_epoch:
         saves = num_checkpoints(profile.checkpoint, num_steps, counts.steps_per_epoch)
         times = num_evaluations(profile.eval, num_steps, counts.steps_per_epoch)
@@ -136,6 +152,7 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
         is_elsewhere=probe is not None and not probe[1],
         price_per_hour=price_of(setup.card, profile.hardware.price_per_hour),
         evaluated_tokens=evaluated,
+        num_evaluations=times,
         num_checkpoints=saves,
     )
     if counts is None or counts.bytes_per_token is None:
@@ -311,4 +328,8 @@ def _notes(setup: TrainingSetup, known: Known, time: Duration, price: float | No
         notes.append(f"How fast {setup.card.title} computes in {setup.precision} is not known before a probe.")
     elif price is None and setup.card.kind == "cuda":
         notes.append(f"The price of {setup.card.name} is not known: set hardware.price_per_hour.")
+    if setup.answered is not None and time.tokens_per_second is not None:
+        seconds = units.duration(timing.answering_seconds(setup, time.tokens_per_second))
+        each = f"{setup.answered.num_rows} rows with up to {setup.answered.new_tokens} tokens"
+        notes.append(f"Each evaluation answers {each}, in up to {seconds}.")
     return notes

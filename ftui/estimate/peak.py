@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from ftui.estimate.activations import FP32, LayerBytes, layer_bytes, widens
 from ftui.estimate.result import Phase
-from ftui.estimate.setup import TrainingSetup
+from ftui.estimate.setup import AnsweredRows, TrainingSetup
 from ftui.estimate.states import gradient_bytes, moment_bytes, share_between_ranks, update_bytes, weight_bytes
 from ftui.estimate.trained import TrainedWeights, find_trained
 from ftui.hardware.devices import MiB
@@ -98,6 +98,8 @@ class _WidePoints:
 
     def all(self) -> list[MemoryPoint]:
         points = [self._at_head(), *self._backward(), self._update()]
+        if self.setup.answered is not None:
+            points.append(self._answers(self.setup.answered))
         return [*points, self._evaluation()] if self.setup.evaluates else points
 
     def _point(self, phase: Phase, work: Mapping[str, float] = MappingProxyType({}), **more: float) -> MemoryPoint:
@@ -264,6 +266,25 @@ class _WidePoints:
         if sum(work.values()) + head > widest + stream:
             return self._point("evaluation", work, activations=stream, weights=copies + head)
         return self._point("evaluation", activations=widest + 2 * stream, weights=copies)
+
+    def _answers(self, rows: AnsweredRows) -> MemoryPoint:
+        """Keys and values of answers in the making: as the prompts are computed, or as the longest is finished."""
+        shape, at_once = self.setup.shape, self.setup.answers_at_once
+        key = max(self.c, self.residual)  # turning keys by their positions widens them to the residual's type
+        numbers = at_once * shape.num_kv_heads * shape.head_dim
+        widest = max((layer.forward for layer in self.layers), default=0)
+        stream = 2 * self.residual * shape.hidden_size
+
+        def held(tokens: int, computed: int) -> float:
+            kept = sum(min(layer.window or tokens, tokens) for layer in shape.layers)
+            return numbers * ((key + self.c) * kept + key * tokens) + at_once * computed * (widest + stream)
+
+        longest = rows.prompt_tokens + rows.new_tokens
+        activations = max(held(rows.prompt_tokens, rows.prompt_tokens), held(longest, 1))
+        fixed = max((layer.fixed for layer in self.layers), default=0)
+        logits = 2 * FP32 * at_once * shape.vocab_size
+        copies = self._narrow_copies()
+        return self._point("evaluation", logits=logits, activations=activations + fixed, weights=copies)
 
     def _head_copy(self) -> int:
         """The trained head in the type of the arithmetic."""

@@ -16,6 +16,15 @@ AMPERE, WIDEST_FLASH_HEAD = 80, 256
 
 
 @dataclass(frozen=True)
+class AnsweredRows:
+    """Rows that an evaluation answers; tokens of the longest prompt and answer."""
+
+    num_rows: int
+    prompt_tokens: int
+    new_tokens: int
+
+
+@dataclass(frozen=True)
 class TrainingSetup:
     """What the closed form and the clock read. Types are bytes for a number: 4 = float32, 2 = 16 bits.
 
@@ -35,6 +44,7 @@ class TrainingSetup:
         dtype, attn_implementation: as they stand in the profile.
         has_bitsandbytes: whether the device that the profile asks for has it.
         rows_are_cut: whether some row is known to be longer than `data.max_length`.
+        answered: what evaluations answer (`eval.generate`), if they do.
     """
 
     shape: ModelShape
@@ -87,9 +97,15 @@ class TrainingSetup:
     has_bitsandbytes: bool = True
     rows_are_cut: bool = False
     num_lines: int = 1
+    answered: AnsweredRows | None = None
     longest_example: int | None = None
     forgotten: int | None = None
     """Of how many first layers activations are forgotten, if not of all of them."""
+
+    @property
+    def answers_at_once(self) -> int:
+        """Of how many rows the answers are in the making together."""
+        return self.eval_batch if self.answered is None else min(self.eval_batch, self.answered.num_rows)
 
     @property
     def is_lora(self) -> bool:

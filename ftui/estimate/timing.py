@@ -15,7 +15,7 @@ from ftui.estimate.disk import checkpoint_bytes
 from ftui.estimate.peak import saved_bytes
 from ftui.estimate.result import Basis, Duration, usable
 from ftui.estimate.setup import TrainingSetup
-from ftui.estimate.states import gradient_bytes, moment_bytes
+from ftui.estimate.states import gradient_bytes, moment_bytes, weight_bytes
 from ftui.estimate.trained import TrainedWeights, find_trained
 
 LAYER_SECONDS = 1.15e-3
@@ -34,6 +34,10 @@ in 4 bits only have a median of 9.2 (litgpt on an A10G and an A100; tests/ftui/e
 are counted, not measured."""
 UPDATE_BYTES = 4
 """Moved in an update for each byte of gradients, weights and moments: most are read and written."""
+PASS_TOKENS, ROW_TOKENS = 22.0, 2.2
+"""What a pass that adds a token to each of some answers costs on a CPU, in tokens of a forward pass: for reading the
+weights, and for each answer. Measured on one thread with SmolLM2-135M's sizes, 1 to 16 answers at once
+(tests/bench/answering.py). On a GPU it is reading the weights, and Python."""
 LINK = 20e9
 """Bytes a second between cards without NVLink, and to the host (PCIe 4.0 x16 carries 32e9 at most)."""
 READING, WRITING, STARTING = 1e9, 5e8, 15.0
@@ -54,6 +58,7 @@ def duration(
     is_elsewhere: bool = False,
     price_per_hour: float | None = None,
     evaluated_tokens: float = 0.0,
+    num_evaluations: int = 0,
     num_checkpoints: int = 1,
 ) -> Duration:
     """Time and money of a run, with loading, evaluations and checkpoints, without its pauses.
@@ -64,6 +69,7 @@ def duration(
         is_elsewhere: whether they are told by steps of another setting.
         price_per_hour: US dollars for one card.
         evaluated_tokens: of all evaluations together.
+        num_evaluations: those that answer rows, where the setup says which.
     """
     basis: Basis = "corrected here" if is_elsewhere else "measured here"
     spread = ELSEWHERE_SPREAD if is_elsewhere else MEASURED_SPREAD
@@ -78,6 +84,7 @@ def duration(
         evaluating = 0.0
         if tokens_per_step:
             evaluating = forward_seconds(setup, evaluated_tokens, tokens_per_step / seconds)
+            evaluating += num_evaluations * answering_seconds(setup, tokens_per_step / seconds)
         writing = num_checkpoints * checkpoint_bytes(setup) / WRITING
         total = seconds * num_steps + evaluating + writing + loading_seconds(setup)
     return Duration(
@@ -92,6 +99,21 @@ def duration(
 def forward_seconds(setup: TrainingSetup, num_tokens: float, tokens_per_second: float) -> float:
     """Of tokens that only go forward through the model; the speed is that of training on them."""
     return num_tokens / tokens_per_second / _passes(setup)
+
+
+def answering_seconds(setup: TrainingSetup, tokens_per_second: float) -> float:
+    """Of the answers of one evaluation, which one process gives, if all are as long as they may be."""
+    rows, card = setup.answered, setup.card
+    if rows is None:
+        return 0.0
+    token = forward_seconds(setup, setup.num_processes, tokens_per_second)
+    if card.bandwidth is None:
+        one_pass = token * (PASS_TOKENS + ROW_TOKENS * setup.answers_at_once)
+    else:
+        weights = sum(weight_bytes(setup, find_trained(setup)))
+        one_pass = setup.shape.num_layers * LAYER_SECONDS + (weights + _dequantised(setup)) / (card.bandwidth * 1e9)
+    num_passes = math.ceil(rows.num_rows / setup.answers_at_once) * rows.new_tokens
+    return rows.num_rows * rows.prompt_tokens * token + num_passes * one_pass
 
 
 def loading_seconds(setup: TrainingSetup) -> float:

@@ -1,4 +1,4 @@
-"""Answers a second in batches against one by one: `python -m tests.bench.answering [ROWS ...]`, CPU seconds of a thread.
+"""Answers a second in batches against one by one, in CPU seconds: `python -m tests.bench.answering [ROWS ...]`.
 
 A Llama of SmolLM2-135M's sizes with random weights in float32; prompts of 32 to 96 tokens, answers of 32.
 """
@@ -6,6 +6,7 @@ A Llama of SmolLM2-135M's sizes with random weights in float32; prompts of 32 to
 import random
 import resource
 import sys
+from typing import Any
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -15,7 +16,7 @@ from ftui.engine.generation.decode import Prompt
 from ftui.engine.generation.sampling import Sampling
 
 NUM_PROMPTS, NEW_TOKENS = 16, 32
-SIZES = {
+SIZES: dict[str, Any] = {
     "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
     "num_attention_heads": 9, "num_key_value_heads": 3, "max_position_embeddings": 2048,
 }  # fmt: skip
@@ -41,8 +42,10 @@ def main(batch_sizes: list[int]) -> None:
     for round_number in range(2):
         for size in batch_sizes:
             start = cpu_seconds()
-            options = {"stop_ids": (), "max_new_tokens": NEW_TOKENS, "batch_size": size}
-            found = list(answer_prompts(model, prompts, Sampling(), **options))
+            answers = answer_prompts(
+                model, prompts, Sampling(), stop_ids=(), max_new_tokens=NEW_TOKENS, batch_size=size
+            )
+            found = list(answers)
             seconds = cpu_seconds() - start
             assert len(found) == NUM_PROMPTS
             each = (seconds - forward * num_tokens) / (NUM_PROMPTS * NEW_TOKENS)

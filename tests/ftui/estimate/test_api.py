@@ -14,8 +14,8 @@ from ftui.dataset.row_counts import RowCounts
 from ftui.estimate import closed_form
 from ftui.estimate.api import Known, estimate, setup_for, suggestions
 from ftui.estimate.estimate_text import estimate_lines
-from ftui.estimate.result import Memory
-from ftui.estimate.setup import TrainingSetup
+from ftui.estimate.result import Estimate, Memory
+from ftui.estimate.setup import AnsweredRows, TrainingSetup
 from ftui.estimate.simulation import carry_over
 from ftui.hardware.devices import CARDS, find_card
 from ftui.models.known import known_models
@@ -260,3 +260,41 @@ def test_what_is_measured_before_the_first_step_has_a_time_a_price_and_a_size(tm
             label = "losses" if stage == "sft" else "reference"
             (line,) = [line for line in estimate_lines(told, card, price) if line.startswith(f"  {label}")]
             assert f"{units.duration(told.measuring.seconds)} of it before the first step, $" in line
+
+
+def test_answers_at_evaluations_take_memory_and_time(tmp_path: Path) -> None:
+    """Keys and values of a token of Qwen3-8B: 36 layers, 8 heads of 128, two of them, 2 bytes each."""
+    card = find_card("a100-80")
+    counts = RowCounts(
+        max_steps=100, num_train_tokens=10**6, steps_per_epoch=100, num_train_rows=1000, num_eval_rows=100, longest=512
+    )
+
+    def told(*keys: str) -> Estimate:
+        common = ("data.eval_num_rows=100", "eval.per_device_eval_batch_size=32", *keys)
+        return estimate(profile(tmp_path, *common), card, Known(counts=counts))
+
+    def answering(limit: int, *keys: str) -> Estimate:
+        return told("eval.generate=true", f"eval.generate_max_new_tokens={limit}", *keys)
+
+    plain, shorter, longer = told(), answering(4096), answering(8192)
+    assert plain.memory and shorter.memory and longer.memory
+    assert longer.memory.phase == "evaluation"
+    more = longer.memory.allocated - shorter.memory.allocated
+    tokens, layer = 32 * 4096, 1 / 36 / 2
+    assert more == pytest.approx(tokens * 2 * 36 * 8 * 128 * 2 * (1 + layer), rel=0.01)
+    assert not any("answers" in note for note in plain.notes)
+    assert any("Each evaluation answers 64 rows with up to 4096 tokens, in up to" in note for note in shorter.notes)
+    seconds = [one.duration.total_seconds or 0 for one in (plain, shorter, longer)]
+    assert seconds[2] - seconds[0] == pytest.approx(2 * (seconds[1] - seconds[0]), rel=0.02)
+    half = answering(4096, "eval.generate_samples=32").duration.total_seconds or 0
+    assert half - seconds[0] == pytest.approx((seconds[1] - seconds[0]) / 2)
+
+
+def test_the_rows_that_a_dry_run_has_chosen_say_how_long_answers_are(tmp_path: Path) -> None:
+    given = profile(tmp_path, "data.eval_num_rows=100", "eval.generate=true")
+    counts = RowCounts(num_eval_rows=100, longest=512, num_answered=60, longest_prompt=200, longest_answer=90)
+    known = setup_for(given, find_card("rtx4090"), Known(counts=counts))
+    unknown = setup_for(given, find_card("rtx4090"))
+    assert isinstance(known, TrainingSetup) and isinstance(unknown, TrainingSetup)
+    assert known.answered == AnsweredRows(60, 200, 90)
+    assert unknown.answered == AnsweredRows(64, 2048, 2048), "as long as rows may be"

@@ -12,7 +12,7 @@ import pytest
 
 from ftui.estimate import closed_form, timing
 from ftui.estimate.peak import saved_bytes
-from ftui.estimate.setup import TrainingSetup
+from ftui.estimate.setup import AnsweredRows, TrainingSetup
 from ftui.estimate.states import moment_bytes
 from ftui.estimate.trained import find_trained
 from ftui.hardware.devices import GiB, find_card
@@ -131,6 +131,16 @@ def test_4_bits_on_a_t4_were_slow_for_their_float32() -> None:
 def setup() -> TrainingSetup:
     keys = PUBLISHED["keys"]
     return setup_for(dict(zip(keys, PUBLISHED["sources"][-1]["rows"][0], strict=True)))
+
+
+@pytest.mark.parametrize(("at_once", "measured"), [(1, 31.4), (4, 14.3), (8, 10.6), (16, 7.5)])
+def test_answers_on_a_cpu_take_what_was_measured(setup: TrainingSetup, at_once: int, measured: float) -> None:
+    """tests/bench/answering.py: 16 prompts of 64 tokens in the mean, 32 more each; 2.7 ms a token of a forward pass."""
+    answered = replace(
+        setup, card=find_card("cpu"), eval_batch=at_once, num_processes=1, answered=AnsweredRows(16, 64, 32)
+    )
+    forward_only = timing.forward_seconds(answered, 1, 1)
+    assert timing.answering_seconds(answered, forward_only / 2.7e-3) == pytest.approx(measured, rel=0.25)
 
 
 def test_a_run_whose_steps_were_measured_is_told_by_them(setup: TrainingSetup) -> None:
