@@ -1,6 +1,7 @@
 """`python -P -m ftui.engine.pushing RUN_DIR`: the push at the end of a run, as its profile's [push] says."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -20,6 +21,7 @@ def main(arguments: list[str]) -> int:
     """Push final/ of the run in the folder that is the first argument, unless it was; returns the exit code."""
     os.umask(0o077)
     redact_output()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # so that a command it runs is ended, too
     run = Run(Path(arguments[0]).absolute())
     try:
         run.check()

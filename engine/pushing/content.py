@@ -71,4 +71,5 @@ def find_content(run: Run, what: str | None) -> Content:
     if CARD not in files:
         card = write_card(read_facts(run, stored_profile(run), manifest, folder)).encode()
         files[CARD] = FileEntry(len(card), hashlib.sha256(card).hexdigest())
-    return Content(run, folder.relative_to(run.folder).as_posix(), folder, manifest.seal, files, card)
+    name = folder.relative_to(run.folder).as_posix().removeprefix("checkpoints/")
+    return Content(run, name, folder, manifest.seal, files, card)

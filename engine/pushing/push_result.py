@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ftui.errors import FtuiError, LostRunError, UsageError
+from ftui.errors import FtuiError, LostRunError, PushError, UsageError
 from ftui.profile.sections.push_target import PushSection, Target, parse_target
 from ftui.runs.events import PushBegan, Pushed, PushFailed
 from ftui.runs.journal import Tail, Writer
@@ -80,12 +80,20 @@ def _record(run: Run, content: Content, to: str, begin: Callable[[], None], send
         pushed = send()
         writer.write(pushed, durable=True)
     except FtuiError as error:
-        failed = PushFailed(to=to, what=content.what, message=redact(error.message), hint=redact(error.hint))
-        writer.write(failed, durable=True)
+        _record_failure(writer, content, to, error)
         raise
+    except OSError as error:  # another attempt has made another final/ meanwhile, or a disk fails
+        failure = PushError(f"{content.what} cannot be read: {error}.", hint="Push again.")
+        _record_failure(writer, content, to, failure)
+        raise failure from error
     finally:
         writer.close()
     return pushed
+
+
+def _record_failure(writer: Writer, content: Content, to: str, error: FtuiError) -> None:
+    failed = PushFailed(to=to, what=content.what, message=redact(error.message), hint=redact(error.hint))
+    writer.write(failed, durable=True)
 
 
 def _open(content: Content, target: Target, section: PushSection, *, is_ours: bool) -> None:

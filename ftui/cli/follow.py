@@ -6,11 +6,12 @@ import time
 from ftui.cli.terminal import LiveOutput
 from ftui.errors import PREEMPTED_NOT_SAVED
 from ftui.launch.open_run import START_SECONDS, OpenedRun, check_start
+from ftui.launch.push_job import describe_push
 from ftui.profile.schema import Profile
 from ftui.runs import describe
 from ftui.runs.events import AnyRecord, Step
 from ftui.runs.run_folder import Run
-from ftui.runs.state import RunState, ended_badly
+from ftui.runs.state import RunState, ended_badly, is_pushing
 from ftui.runs.status import Watch, is_running, judge
 from ftui.supervisor.spawn import ensure_supervised
 
@@ -31,7 +32,8 @@ def follow(opened: OpenedRun, profile: Profile, lines: LiveOutput) -> int:
             check_start(opened, start_deadline)
         elif watch.state.exit_code is not None:
             leave_deadline = leave_deadline or time.monotonic() + LEAVE_SECONDS
-            if not is_running(judge(run, watch)) or time.monotonic() > leave_deadline:
+            is_late = time.monotonic() > leave_deadline and not is_pushing(watch.state)
+            if is_late or not is_running(judge(run, watch)):
                 _print_news(watch, profile, lines)
                 if watch.state.exit_code is not None:  # or it is being started again
                     return conclude(run, watch.state, profile, lines)
@@ -73,5 +75,7 @@ def conclude(run: Run, state: RunState, profile: Profile, lines: LiveOutput) -> 
     else:
         rate, scores = profile.train.learning_rate, profile.gives_scores
         for line in describe.summary(run, state, learning_rate=rate, gives_scores=scores):
+            lines.print(line)
+        for line in describe_push(run, state, profile):
             lines.print(line)
     return PREEMPTED_NOT_SAVED if state.exit_code is None else state.exit_code

@@ -184,6 +184,8 @@ def _asked_to_end(opened: OpenedRun, lines: LiveOutput, interrupts: int) -> bool
     run, status = opened.run, read_status(opened.run)
     if interrupts > 2 or not is_running(status) or status.state.attempt <= opened.history:
         return False
+    if status.state.phase == "finished":  # only its result is being pushed
+        return False
     kind: type[ControlRequest] = Stop if interrupts == 1 else Abort
     write_request(run, address_request(run, status, kind, {}))
     if kind is Stop:

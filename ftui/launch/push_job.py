@@ -12,10 +12,15 @@ from ftui.helper.client import Helper, OnDetail
 from ftui.launch.long_job import LongJob, Rows, disk_line
 from ftui.launch.open_run import stored_profile
 from ftui.profile.consent import check_push_command
+from ftui.profile.schema import Profile
 from ftui.profile.sections.push_target import COMMAND, HUB, PushSection, parse_target
 from ftui.runs.events import Pushed
 from ftui.runs.manifest import read_manifest
 from ftui.runs.run_folder import Run, find_run
+from ftui.runs.state import RunState
+from ftui.runs.status import run_is_running
+from ftui.system.redact import redact
+from ftui.text import shown
 from ftui.units import size
 
 FINAL = "final"
@@ -36,7 +41,7 @@ def push_job(
     folder = find_folder(run, what or None)
     sizes = [entry.size for file, entry in read_manifest(folder).files.items() if not file.startswith(RESUME)]
     files = f"{len(sizes)} file{'s' * (len(sizes) != 1)}, {size(sum(sizes))}"
-    plan = [("sends", f"{folder.name}: {files}"), ("to", str(section.to))]
+    plan = [("sends", f"{folder.name}: {files}"), ("to", redact(str(section.to)))]
     target = parse_target(str(section.to))
     if target.kind == "hub":
         plan.append(("seen by", "you only, if it is new" if section.private else "everybody, if it is new"))
@@ -49,7 +54,7 @@ def push_job(
         )
         return result_rows(msgspec.convert(answer, Pushed))
 
-    return LongJob(f"push {run.name}@{folder.name} to {section.to}", plan, work)
+    return LongJob(f"push {run.name}@{folder.name} to {redact(str(section.to))}", plan, work)
 
 
 def find_section(run: Run, to: str | None, *, public: bool, overwrite: bool, allow: Collection[str]) -> PushSection:
@@ -111,3 +116,19 @@ def result_rows(pushed: Pushed) -> Rows:
         ("verified", "every hash was asked for there" if pushed.verified else "nothing says whether all of it arrived"),
     ]
     return [*rows, ("commit", pushed.commit)] if pushed.commit else rows
+
+
+def describe_push(run: Run, state: RunState, profile: Profile) -> list[str]:
+    """The line about the push at the end of a run that has finished, where its profile asks for one."""
+    if profile.push.to is None or state.phase != "finished":
+        return []
+    to = redact(profile.push.to)
+    last = next((push for push in reversed(state.pushes) if (push.to, push.what) == (to, FINAL)), None)
+    again = f"`ftui push {run.name}` goes on"
+    if last is not None and last.place:
+        return [f"  pushed      {shown(last.place)}" + (f" (commit {last.commit[:12]})" if last.commit else "")]
+    if last is not None and last.problem:
+        return [f"  push        failed: {shown(last.problem)} {again}"]
+    is_at_work = run_is_running(run)
+    standing = f"is under way: `ftui log {run.name}`" if is_at_work else f"has not ended: {again}"
+    return [f"  push        to {shown(to)} {standing}"]

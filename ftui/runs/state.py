@@ -275,6 +275,11 @@ def ended_badly(state: RunState) -> bool:
     return state.phase in ("failed", "lost") or bool(state.message)
 
 
+def is_pushing(state: RunState) -> bool:
+    """Whether a push has begun and not ended."""
+    return bool(state.pushes) and state.pushes[-1].is_pending
+
+
 def has_ended(state: RunState) -> bool:
     """Whether the run came to an end that the same command does not continue: finished, or stopped on purpose."""
     return state.phase == "finished" or (state.phase == "stopped" and state.exit_code == STOPPED)

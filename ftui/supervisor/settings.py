@@ -21,6 +21,8 @@ class SupervisorSettings:
     num_processes: int = 1
     stall_seconds: float | None = STALL_MINUTES * 60
     trackers: tuple[str, ...] = ()
+    pushes: bool = False
+    """Whether final/ is pushed somewhere when the run has finished."""
 
 
 def read_settings(run: Run) -> SupervisorSettings:
@@ -31,12 +33,14 @@ def read_settings(run: Run) -> SupervisorSettings:
         return SupervisorSettings()
     number = _value(profile, "hardware", "num_processes")
     minutes = _value(profile, "health", "stall_minutes")
+    target = _value(profile, "push", "to")
     names = _value(profile, "log", "report_to")
     names = [names] if isinstance(names, str) else names if isinstance(names, list) else []
     return SupervisorSettings(
         num_processes=number if isinstance(number, int) and number >= 1 else 1,
         stall_seconds=None if minutes == "none"
         else 60 * (float(minutes) if isinstance(minutes, int | float) else STALL_MINUTES),
+        pushes=isinstance(target, str) and target != "none",
         trackers=tuple(name for name in KNOWN_TRACKERS if name in names),
     )  # fmt: skip
 

@@ -20,6 +20,7 @@ from ftui.runs.run_folder import Run
 from ftui.runs.status import Watch, own_process
 from ftui.supervisor.attempt import POLL_SECONDS, Attempt
 from ftui.supervisor.engine_process import Engine, say, send_group
+from ftui.supervisor.push_at_end import push_at_end
 from ftui.supervisor.settings import SupervisorSettings, read_settings
 from ftui.supervisor.trackers import Trackers
 from ftui.system.files import Lock, lock_from, try_lock
@@ -46,6 +47,10 @@ class Terminations:
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self.num_received += 1
 
+    def was_received(self) -> bool:
+        """Whether there ever was one."""
+        return self.num_received > 0
+
     def forward(self, engine: Engine) -> bool:
         """Send each SIGTERM on to the engine's process group, unless it has ended; says whether there ever was one."""
         while self._forwarded < self.num_received and not engine.has_ended():
@@ -65,6 +70,8 @@ def supervise(run: Run, command: Sequence[str]) -> None:
         verdict = _run_attempt(run, settings, watch, curves, trackers, command, terminations)
         if not isinstance(verdict, Restarting):
             say(f"The run is not started again: {verdict}.")
+            if settings.pushes and watch.state.phase == "finished":
+                push_at_end(run, terminations.was_received)
             return
         say(f"The engine crashed at step {verdict.step} ({verdict.error}): again in {verdict.pause_seconds:.0f} s.")
         if not _wait(verdict.pause_seconds * PACE, terminations):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ftui.runs import describe
-from ftui.runs.state import eta_seconds, phase_word, read_losses
+from ftui.runs.state import eta_seconds, has_ended, phase_word, read_losses
 
 from ..render.spans import Frame, Line, around, left, middle, on_cursor, paragraph, right, thin_line
 from ..state.run_list import RunRow
@@ -141,6 +141,10 @@ def explain_status(row: RunRow) -> tuple[str, str]:
     if state.phase == "held":
         words = "Paused: its GPU memory stays in use. `ftui continue` ends that."
         return f"paused: {state.detail}" if state.detail else words, "warn"
+    if has_ended(state) and state.pushes:
+        push = state.pushes[-1]
+        words = f"{phase_word(state.phase)}: {push.words}. {push.problem}"
+        return words.rstrip(". "), "warn" if push.problem else "muted"
     if state.reason:
         share = share_done(state)
         done = "" if share is None else f" ({share:.0%} of the plan)"
