@@ -33,6 +33,7 @@ SPELLINGS = {
     "eval.generate": "predict_with_generate do_causal_lm_eval",
     "eval.generate_max_new_tokens": "generation_max_length eval_max_new_tokens",
     "checkpoint.save_steps": "save_every save_interval",
+    "push.private": "hub_private_repo",
     "log.logging_steps": "log_steps log_interval log_every",
     "hardware.num_processes": "num_gpus gpus",
 }  # fmt: skip
@@ -96,6 +97,7 @@ _INSTEAD = {
     "eval.early_stopping_patience": "early_stopping",
     'checkpoint.save_strategy = "epoch"': "saves_per_epoch",
     "checkpoint.save_total_limit": "save_limit",
+    'push.to = "hub:OWNER/NAME"': "push_to_hub hub_model_id",
     'log.report_to = "wandb" (WANDB_PROJECT names the project)': "wandb_project",
     "run.name (the folder's; $FTUI_RUNS names the folder of all runs)": "output_dir",
 }
@@ -114,8 +116,6 @@ WITHOUT_NEED = {
     "preprocessing_num_workers": "rows are tokenised once, and stored",
     "dataloader_num_workers": "rows are read ahead by a thread",
     "pad_to_sequence_len": "rows are padded to the longest of their micro-batch",
-    "push_to_hub": "nothing is uploaded",
-    "hub_model_id": "nothing is uploaded",
     "deepspeed": "several GPUs share each step with hardware.num_processes",
     "fsdp": "several GPUs share each step with hardware.num_processes",
     "ddp_timeout": "health.stall_minutes detects a rank that hangs",

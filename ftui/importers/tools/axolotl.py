@@ -23,6 +23,7 @@ from ftui.importers.rules import (
 )
 from ftui.importers.tools import axolotl_data, axolotl_preference, axolotl_tokens, guides
 from ftui.importers.tools.preference_keys import compares, usual_rate
+from ftui.importers.tools.push_keys import push_rules
 from ftui.importers.tools.trainer import (
     CARRIED,
     HUB,
@@ -233,6 +234,7 @@ RULES: dict[str, Rule] = {
     **drops(SHARDED, "deepspeed deepspeed.* deepcompile fsdp fsdp.* fsdp_config fsdp_config.* fsdp_version"
             " fsdp_final_state_dict_type qlora_sharded_model_loading tensor_parallel_size context_parallel_size"
             " sequence_parallel_degree heads_k_stride ring_attn_func dp_shard_size dp_replicate_size", matters=True),
+    **push_rules(by_name=True),
     **drops(HUB, "hub_* push_dataset_to_hub hf_use_auth_token"),
     **drops(LAUNCH, "world_size ddp device device_map max_memory max_memory.* gpu_memory_limit low_cpu_mem_usage"
             " use_ray ray_* resources_per_worker resources_per_worker.* experimental_skip_move_to_device lora_on_cpu"),

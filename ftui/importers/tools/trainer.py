@@ -18,6 +18,7 @@ from ftui.importers.rules import (
     to,
     when,
 )
+from ftui.importers.tools.push_keys import OTHER_WAY, push_rules
 from ftui.importers.values import (
     Unfit,
     above_zero,
@@ -40,7 +41,7 @@ from ftui.profile.sections.schedulers import SchedulerKwargs
 from ftui.runs.run_folder import name_from
 
 SHARDED = "ZeRO and FSDP are not built yet; several GPUs each hold the whole model (hardware.num_processes)"
-HUB = "ftui pushes nothing to a hub; the result stands in the run's folder"
+HUB = "the result stands in the run's folder; `ftui push` sends it, or push.to when the run has finished"
 LOADER = "rows are read from a cache without loader processes"
 LAUNCH = "ftui starts its processes itself (hardware.num_processes)"
 LOGS = "every step is recorded whatever is printed"
@@ -276,8 +277,8 @@ TRAINER: dict[str, Rule] = {
     **drops("`ftui --run` trains, evaluates and resumes by itself; `ftui resume` names a checkpoint",
             "do_train do_eval do_predict resume_from_checkpoint ignore_data_skip"
             " restore_callback_states_from_checkpoint auto_find_batch_size enable_jit_checkpoint"),
-    **drops(HUB, "push_to_hub hub_model_id hub_strategy hub_private_repo hub_always_push hub_revision"
-                 " push_to_hub_model_id push_to_hub_organization"),
+    **push_rules(by_name=False),
+    **drops(OTHER_WAY, "hub_strategy hub_always_push hub_revision push_to_hub_organization"),
     **drops(LOADER, "dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers"
                     " dataloader_prefetch_factor dataloader_multiprocessing_context dataloader_in_order"
                     " remove_unused_columns length_column_name label_names"),
