@@ -8,7 +8,7 @@ from ftui.errors import FtuiError
 
 from ..drawing.editor.form_pick import Choice
 from ..stage import stage
-from ..state.after_choices import CHOICES, AfterChoice, Weights
+from ..state.after_choices import AfterChoice, Weights, choices_for
 from .dialogs import prompt
 from .job import JobScreen
 from .pick import PickScreen, pick
@@ -33,5 +33,5 @@ def open_menu(screen: Screen[Any], weights: Weights) -> None:
         title = f"{chosen.name}: {weights.title}"
         screen.app.push_screen(JobScreen(chosen.what, title, lambda: chosen.plan(weights, text)))
 
-    choices = [Choice(choice.name, choice.words, choice) for choice in CHOICES]
+    choices = [Choice(choice.name, choice.words, choice) for choice in choices_for(weights)]
     pick(screen, PickScreen(f"what to make of {weights.title}", choices), choose)

@@ -11,6 +11,7 @@ from ftui.helper.client import Helper
 from ftui.launch.long_job import LongJob
 
 from ..drawing.job_lines import job_lines, job_title
+from ..drawing.wording import count_words
 from ..key_table import SCROLL_KEYS, Meaning
 from ..render.spans import Frame, Line
 from ..stage import stage
@@ -132,6 +133,12 @@ class JobScreen(TextScreen):
 
     def text_lines(self, frame: Frame) -> list[Line]:
         return job_lines(frame, self._course, stage(self).clock())
+
+    def visible_lines(self, frame: Frame) -> list[Line]:
+        """The last one says how many there are below."""
+        lines = super().visible_lines(frame)
+        below = len(self.text_lines(frame)) - self.top - len(lines)
+        return [*lines[:-1], [(f" {count_words(below + 1, 'more line')} (pgdn)", "faint")]] if below > 0 else lines
 
     def draw(self) -> None:
         if self.is_attached:

@@ -2,9 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ftui.launch.long_job import LongJob
+from ftui.launch.prompt_file import check_file
 from ftui.runs.run_folder import Run
+
+if TYPE_CHECKING:
+    from ftui.helper.gguf_facts import Kind
+    from ftui.helper.merge_facts import DType, Into
 
 
 @dataclass(frozen=True)
@@ -41,10 +49,44 @@ class AfterChoice:
     check: Callable[[str], str] = str.strip
 
 
-def _push(weights: Weights, text: str) -> LongJob:
+# What follows is imported where it is called: a menu does without pydantic.
+
+
+def _evaluate(weights: Weights, text: str, *, against: str | None = None) -> LongJob:
+    from ftui.launch.evaluation_job import EvaluationOptions, plan_evaluation
+
+    return plan_evaluation(weights.title, EvaluationOptions(data=Path(text), against=against)).job()
+
+
+def _own_rows(weights: Weights) -> str:
+    """The file that the run evaluates on, if it has one."""
+    from ftui.launch.open_run import stored_profile
+    from ftui.profile.sections.data import sources
+
+    section = stored_profile(weights.run).data
+    return "" if section.eval is None else sources(section.eval)[0].path
+
+
+def _file(text: str) -> str:
+    return str(check_file(text))
+
+
+def _merge(weights: Weights, text: str, *, dtype: "DType | None" = None, into: "Into | None" = None) -> LongJob:
+    from ftui.launch.plan_merge import plan_merge
+
+    return plan_merge(weights.run, weights.checkpoint, dtype, into)
+
+
+def _export(weights: Weights, text: str, *, kind: "Kind" = "f16", alone: bool = False) -> LongJob:
+    from ftui.launch.export_job import export_job
+
+    return export_job(weights.title, kind, alone=alone)
+
+
+def _push(weights: Weights, text: str, *, export: str = "") -> LongJob:
     from ftui.launch.push_job import push_job
 
-    return push_job(weights.title, text)
+    return push_job(f"{weights.run.name}@{export}" if export else weights.title, text)
 
 
 def _target_of(weights: Weights) -> str:
@@ -60,10 +102,43 @@ def _target(text: str) -> str:
     return check_target(text)
 
 
+ROWS = "Rows to evaluate on (a file)"
+WHERE = "Where to: hub:OWNER/NAME, a folder, or command:rclone copy {folder} remote:x"
 CHOICES = [
+    AfterChoice("evaluate", "evaluate", "losses and answers on rows of a file", _evaluate, ROWS, _own_rows, _file),
     AfterChoice(
-        "push", "push", "to the hub, a folder, or through a command; verified there", _push,
-        "Where to: hub:OWNER/NAME, a folder, or command:rclone copy {folder} remote:x", _target_of, _target,
+        "evaluate", "evaluate against base", "the same of both, row by row", partial(_evaluate, against="base"), ROWS,
+        _own_rows, _file,
+    ),
+    AfterChoice("merge", "merge", "the adapter into its base, stored as the base is", _merge),
+    AfterChoice("merge", "merge bf16", "the same, stored in bfloat16", partial(_merge, dtype="bf16")),
+    AfterChoice("merge", "merge fp16", "stored in float16", partial(_merge, dtype="fp16")),
+    AfterChoice("merge", "merge fp32", "stored in float32, the most exact", partial(_merge, dtype="fp32")),
+    AfterChoice(
+        "merge", "merge into original", "a quantised base: into its files as they are", partial(_merge, into="original")
+    ),
+    AfterChoice("export", "GGUF f16", "a file for llama.cpp, Ollama, LM Studio", _export),
+    AfterChoice("export", "GGUF bf16", "the same, stored in bfloat16", partial(_export, kind="bf16")),
+    AfterChoice("export", "GGUF q8_0", "in 8 bits: about half of f16", partial(_export, kind="q8_0")),
+    AfterChoice("export", "GGUF of the adapter", "for the GGUF file of its base", partial(_export, alone=True)),
+    AfterChoice(
+        "push", "push", "to the hub, a folder or by a command; verified", _push, WHERE, _target_of, _target
     ),
 ]  # fmt: skip
 """In the order of the menu."""
+
+
+def choices_for(weights: Weights) -> list[AfterChoice]:
+    """All of them, and what was made of the run before, to be pushed."""
+    try:
+        exports = sorted(path.name for path in weights.run.exports.iterdir() if not path.name.startswith("."))
+    except OSError:  # nothing was made yet
+        exports = []
+    words = "was made of this run before"
+    return [
+        *CHOICES,
+        *(
+            AfterChoice("push", f"push {name}", words, partial(_push, export=name), WHERE, _target_of, _target)
+            for name in exports
+        ),
+    ]

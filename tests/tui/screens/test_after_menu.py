@@ -10,14 +10,14 @@ from textual.widgets import Input
 from ftui.errors import FtuiError, UsageError
 from ftui.launch.long_job import LongJob
 from ftui.runs.run_folder import Run
-from ftui.tui.screens import after_menu
 from ftui.tui.screens.checkpoints import CheckpointsScreen
 from ftui.tui.screens.dialogs import PromptScreen
 from ftui.tui.screens.job import JobScreen
 from ftui.tui.screens.pick import PickScreen
 from ftui.tui.screens.runs import RunsScreen
+from ftui.tui.state import after_choices
 from ftui.tui.state.after_choices import AfterChoice, Weights
-from tests.support.shelf import finished
+from tests.support.shelf import finished, folder_of
 from tests.support.shown_app import ShownApp, shown_app
 
 
@@ -45,7 +45,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
             raise UsageError("No name.")
         return text
 
-    monkeypatch.setattr(after_menu, "CHOICES", [choice("merge"), choice("push", "Where to", refuse)])
+    monkeypatch.setattr(after_choices, "CHOICES", [choice("merge"), choice("push", "Where to", refuse)])
     return seen
 
 
@@ -94,6 +94,25 @@ def test_what_is_asked_is_checked_while_it_is_typed(run: Run, planned: list[tupl
     assert planned == [("push", "mine", "hub:me/it")]
 
 
+def test_what_was_made_before_can_be_pushed(
+    run: Run, planned: list[tuple[str, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(after_choices, "_target_of", lambda weights: "hub:")
+    folder_of(run, 12, target=run.exports / "final-bf16")
+    (run.exports / ".half").mkdir()
+    target = str(tmp_path / "out")
+
+    async def act(shown: ShownApp) -> None:
+        await shown.press("e")
+        assert ".half" not in shown.text()
+        await shown.press(*"final-bf16", "enter")
+        shown.app.screen.query_one(Input).value = target
+        await shown.press("enter")
+        await shown.until(lambda: "sends" in shown.text() and f"push mine@final-bf16 to {target[:20]}" in shown.text())
+
+    at_runs(act)
+
+
 def test_a_profile_that_cannot_be_read_ends_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(weights: Weights) -> str:
         raise FtuiError("The profile is damaged.")
@@ -101,7 +120,7 @@ def test_a_profile_that_cannot_be_read_ends_nothing(run: Run, monkeypatch: pytes
     def plan(weights: Weights, text: str) -> LongJob:
         raise AssertionError
 
-    monkeypatch.setattr(after_menu, "CHOICES", [AfterChoice("evaluate", "evaluate", "", plan, "Rows", fail)])
+    monkeypatch.setattr(after_choices, "CHOICES", [AfterChoice("evaluate", "evaluate", "", plan, "Rows", fail)])
 
     async def act(shown: ShownApp) -> None:
         await shown.press("e", "enter")

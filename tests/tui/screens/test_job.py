@@ -75,6 +75,21 @@ def test_work_is_planned_done_and_told(width: int, monkeypatch: pytest.MonkeyPat
     watch(merge, act, width)
 
 
+def test_a_long_result_is_read_to_its_end() -> None:
+    rows = [(f"measure {number}", "1") for number in range(40)]
+
+    async def act(shown: ShownApp) -> None:
+        await shown.until(lambda: "ready" in shown.text())
+        await shown.press("enter")
+        await shown.until(lambda: "measure 0" in shown.text())
+        lines = shown.lines()
+        assert "more lines (pgdn)" in lines[-2] and "measure 39" not in shown.text()
+        await shown.press("end")
+        assert "measure 39" in shown.lines()[-2] and "more line" not in shown.text()
+
+    watch(lambda: LongJob("evaluate mine", PLAN, lambda helper, on_detail: rows), act)
+
+
 def test_it_is_stopped_after_a_question_and_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
