@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,19 @@ from ftui.helper.client import Helper
 from ftui.launch.open_run import stored_profile
 from ftui.runs.checkpoint_folders import read_manifest
 from ftui.runs.events import Sampled
-from tests.support.bench import Workbench, records
+from tests.support.bench import Workbench, bench_at, records
 
 PROMPT = "What is row 3?"
 KEYS = (f'eval.sample_prompts=["{PROMPT}"]', "eval.sample_max_new_tokens=24", "adapter.lora_dropout=0.0")
 
 
-@pytest.fixture
-def trained(workbench: Workbench) -> Iterator[Workbench]:
+@pytest.fixture(scope="module")
+def trained(bench_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+    bench = bench_at(bench_source, tmp_path_factory.mktemp("trained") / "bench")
     options = [part for key in KEYS for part in ("--set", key)]
-    done = workbench.ftui("run", str(workbench.profile("mine")), *options)
+    done = bench.ftui("run", str(bench.profile("mine")), *options)
     assert done.returncode == 0, done.stderr
-    yield workbench
+    return bench
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

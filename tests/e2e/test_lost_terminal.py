@@ -31,6 +31,7 @@ FtuiApp.on_mount = stuck
 from ftui.cli.main import main
 sys.exit(main())
 """
+ALONE, IN_A_SHELL = "exec {}", "{}; exec sleep 60"
 WAYS = {
     "waits for a lock": "[lock.acquire() for lock in [threading.Lock()] * 2]",
     "computes": "[None for _ in iter(int, 1) if False]",
@@ -75,8 +76,11 @@ def ends(command: Sequence[str], env: dict[str, str], how: str) -> None:
         assert happens(lambda: is_gone(program.pid), SECONDS)
 
 
-@pytest.mark.parametrize("how", ["close", "SIGTERM", "SIGHUP"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "how"),
+    [(way, how) for way in ("waits for a lock", "computes") for how in ("close", "SIGTERM", "SIGHUP")]
+    + [("sleeps", "SIGTERM"), ("is well", "close"), ("is well", "SIGTERM")],
+)
 def test_whatever_the_event_loop_does(way: str, how: str, env: dict[str, str], tmp_path: Path) -> None:
     """Whoever writes after Textual's writer thread has ended with the terminal waits for ever."""
     script = tmp_path / "stuck.py"
@@ -90,8 +94,13 @@ def test_where_hangups_were_ignored_before(how: str, env: dict[str, str]) -> Non
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
-@pytest.mark.parametrize("end", ["kill-session", "kill-server", "kill-pane", "kill-window", "SIGKILL"])
-@pytest.mark.parametrize("shell", ["exec {}", "{}; exec sleep 60"], ids=["alone", "in a shell"])
+@pytest.mark.parametrize(
+    ("end", "shell"),
+    [
+        ("kill-session", ALONE), ("kill-server", IN_A_SHELL), ("kill-pane", IN_A_SHELL), ("kill-window", ALONE),
+        ("SIGKILL", ALONE), ("SIGKILL", IN_A_SHELL),
+    ],
+)  # fmt: skip
 def test_no_screen_outlives_its_tmux(end: str, shell: str, env: dict[str, str], tmp_path: Path) -> None:
     server = ["tmux", "-L", f"ftui-{os.getpid()}-{time.monotonic_ns()}", "-f", os.devnull]
 

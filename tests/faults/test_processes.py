@@ -179,7 +179,7 @@ def has_steps(run: Run, number: int) -> bool:
 
 
 def test_the_wall_clock_does_not_matter(workbench: Workbench, tmp_path: Path) -> None:
-    """Attempts ten years and an hour before and after: the highest step is the newest, whatever the dates say."""
+    """Attempts ten years ahead and an hour back: the highest step is the newest, whatever the dates say."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if sys.platform != "linux" or compiler is None:
         pytest.skip("another clock needs Linux and a C compiler")
@@ -188,7 +188,7 @@ def test_the_wall_clock_does_not_matter(workbench: Workbench, tmp_path: Path) ->
         [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", shim, SUPPORT / "clock.c", "-ldl"], check=True
     )
     run = opened(workbench, workbench.profile("clocks"))
-    for offset in (10 * 365 * 86400, -10 * 365 * 86400, 3600, -3600):
+    for offset in (10 * 365 * 86400, -3600):
         expected, begun = newest(run), len(steps(run)) if run.metrics.exists() else 0
         there = Workbench(workbench.folder, workbench.env | {"LD_PRELOAD": str(shim), "CLOCK_OFFSET": str(offset)})
         assert there.ftui("--run", "clocks", *LONG, "--detach").returncode == 0
