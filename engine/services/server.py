@@ -43,6 +43,7 @@ METHODS = {
     "count_rows": "count_rows",
     "describe_folder": "recognize",
     "evaluate_model": ".evaluation.evaluate_model",
+    "export_gguf": ".gguf_files.export_file",
     "first_rows": "rows",
     "merge": ".merging.merge_run",
     "model_config": "models",
@@ -62,6 +63,7 @@ METHODS = {
 
 NEED_LIBRARIES = {
     ".evaluation.evaluate_model",
+    ".gguf_files.export_file",
     ".merging.merge_run",
     "chat",
     "check",

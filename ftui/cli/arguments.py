@@ -348,6 +348,21 @@ def _add_evaluate(verbs: Verbs, of_running: str) -> None:
     _add_json_option(evaluate)
 
 
+def _add_export(verbs: Verbs) -> None:
+    export = _add(verbs, "export", "write what a run has trained as a GGUF file", "trained.export:export")
+    export.add_argument(
+        "name", metavar="RUN[@CHECKPOINT]|MODEL_FOLDER", help="a run (otherwise its final/), or a folder with a model"
+    )
+    export.add_argument(
+        "--gguf", choices=("f16", "bf16", "q8_0"), required=True, help="how its matrices are stored; q8_0 takes half"
+    )
+    export.add_argument(
+        "--adapter", action="store_true", help="the adapter alone, for a GGUF file of its base; else it is merged first"
+    )
+    export.add_argument("--out", metavar="FOLDER", type=Path, help="otherwise a folder in the exports/ of the run")
+    _add_allow_option(export)
+
+
 SAMPLING: dict[str, tuple[type, float, str]] = {
     "--temperature": (float, 0.0, "0 takes the likeliest token, more draws"),
     "--top-p": (float, 1.0, "draw from the likeliest tokens of that probability together"),
@@ -371,6 +386,7 @@ GROUPS: dict[Callable[[Verbs], None], tuple[str, ...]] = {
     _add_answering: ("chat", "ask"),
     _add_merge: ("merge",),
     _add_push: ("push",),
+    _add_export: ("export",),
     _add_cache: ("cache",),
 }
 """What adds which commands, in the order of `ftui --help`."""

@@ -128,7 +128,8 @@ def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
 COMMANDS = [
     "", "run p", "resume r", "runs", "attach", "status r", "log r", "set r a=1", "sample r", "checkpoints r",
     "profiles", "estimate p", "profile p", "preview p", "split f --eval 10%", "import f", "cache",
-    "chat r", "ask r --prompts f", "merge r", "push r", "remove r", "archive r", "unarchive r", "rename r s",
+    "chat r", "ask r --prompts f", "merge r", "export r --gguf f16", "push r",
+    "remove r", "archive r", "unarchive r", "rename r s",
     *(f"{verb} r" for verb in RUN_VERBS), *(f"{verb} r 1" for verb in CHECKPOINT_VERBS),
 ]  # fmt: skip
 

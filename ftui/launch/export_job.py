@@ -1,0 +1,128 @@
+"""`ftui export`, for commands and screens: what is checked before, where the file is written, what came of it."""
+
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+
+import msgspec
+
+from ftui.errors import UsageError
+from ftui.helper.chat_session import BASE, find_side
+from ftui.helper.client import Helper, OnDetail
+from ftui.helper.gguf_facts import ExportRequest, ExportResult, Kind
+from ftui.launch.long_job import LongJob, Rows, disk_line
+from ftui.launch.open_run import stored_profile
+from ftui.models.model_files import CONFIG, read_tensors_of
+from ftui.models.safetensors_header import StoredTensor
+from ftui.profile.schema import Profile
+from ftui.runs.manifest import MANIFEST
+from ftui.runs.run_folder import find_run
+from ftui.text import shown
+from ftui.units import size
+
+ADAPTER_CONFIG = "adapter_config.json"
+BYTES_OF: Mapping[str, float] = {"f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
+"""Bytes of a number."""
+HEAD_BYTES = 16 << 20  # more than a vocabulary takes
+MERGE_BYTES = 2.0  # of a number of the merged model, which stands beside the file for a while
+
+
+def export_job(name: str, kind: Kind, *, alone: bool = False, out: Path | None = None) -> LongJob:
+    """Work that writes the weights of a run (`RUN@checkpoint-120`) or a folder with a model as a GGUF file.
+
+    Args:
+        alone: the adapter by itself, for the GGUF file of its base.
+        out: the folder of the file; otherwise one in the run's `exports/`, or in the current folder.
+
+    Raises:
+        FtuiError: there is no such run, checkpoint or model, it has no adapter, or the disk has no room.
+    """
+    request, profile = _find(name, kind, alone, out)
+    target = Path(request.target)
+    _refuse_other(target)
+    plan = [("writes", str(target / request.file_name)), ("stored in", kind)]
+    if request.is_adapter and not alone:
+        plan.append(("merges first", "into a folder that is deleted afterwards"))
+    plan.append(_disk_line(request, profile))
+
+    def run(helper: Helper, on_detail: OnDetail) -> Rows:
+        answer = helper.ask("export_gguf", on_detail=on_detail, request=msgspec.to_builtins(request), profile=profile)
+        return result_rows(msgspec.convert(answer, ExportResult))
+
+    return LongJob(f"export {name} as {request.file_name}", plan, run)
+
+
+def _find(name: str, kind: Kind, alone: bool, out: Path | None) -> tuple[ExportRequest, Profile | None]:
+    if alone and kind == "q8_0":
+        raise UsageError("An adapter is not stored in q8_0.", hint="It is small: --gguf f16.")
+    folder = Path(name).expanduser()
+    if (folder / CONFIG).is_file() or (folder / ADAPTER_CONFIG).is_file():
+        if alone or not (folder / CONFIG).is_file():
+            raise UsageError(
+                f"{name} is a folder; an adapter is exported from the run that trained it.",
+                hint="ftui export RUN --gguf f16 merges it into its base, --adapter writes it alone.",
+            )
+        model_name = folder.resolve().name
+        target = out or Path(f"{model_name}-{kind}-gguf")
+        return ExportRequest(model_name, kind, str(folder.absolute()), str(target.absolute())), None
+    run_name, _, checkpoint = name.partition("@")
+    run = find_run(run_name)
+    run.check()
+    profile = stored_profile(run)
+    if profile.gives_scores:
+        raise UsageError(f"{run.name} has trained a reward model: llama.cpp cannot score with it.")
+    if checkpoint == BASE:
+        raise UsageError("The base is exported from its own folder.", hint="ftui export MODEL_FOLDER --gguf f16")
+    side = find_side(run, checkpoint or None)
+    if alone and not profile.adapter.is_lora:
+        raise UsageError(f"{run.name} has trained all weights: there is no adapter.", hint="Leave --adapter out.")
+    target = out or run.exports / f"{side.title}-{'adapter-' if alone else ''}{kind}-gguf"
+    request = ExportRequest(
+        run.name, kind, str(side.folder), str(target.absolute()), str(run.folder), side.title,
+        is_adapter=profile.adapter.is_lora, alone=alone,
+    )  # fmt: skip
+    return request, profile
+
+
+def _refuse_other(target: Path) -> None:
+    """What is written there takes the place of an export, and of nothing else.
+
+    Raises:
+        UsageError: something else is there.
+    """
+    is_export = (target / MANIFEST).is_file() and any(target.glob("*.gguf"))
+    if not is_export and (target.is_symlink() or target.exists()):
+        raise UsageError(f"{target} exists, and is no export.", hint="--out names a new folder for the file.")
+
+
+def _disk_line(request: ExportRequest, profile: Profile | None) -> tuple[str, str]:
+    """For a base on the hub the process asks again, once it knows its size."""
+    folder = Path(request.weights)
+    if request.is_adapter and profile is not None:
+        folder = Path(str(profile.model.name_or_path))
+    numbers = _count(read_tensors_of(folder, is_complete=False)) if folder.is_dir() else 0
+    per_number = BYTES_OF[request.kind] + (MERGE_BYTES if request.is_adapter else 0.0)
+    return disk_line(Path(request.target).parent, int(numbers * per_number) + HEAD_BYTES)
+
+
+def _count(tensors: Mapping[str, StoredTensor]) -> int:
+    return sum(prod(tensor.shape) for tensor in tensors.values())
+
+
+def result_rows(result: ExportResult) -> Rows:
+    """What came of it, a line for each thing."""
+    rows = [("file", f"{result.file} ({size(result.num_bytes)})")]
+    if (proof := result.certificate) is None:
+        rows.append(("certificate", f"not measured: {result.reason}"))
+    else:
+        rows += [
+            ("tokens", f"the same on {proof.num_equal} of {proof.num_texts} texts"),
+            (
+                "log-probabilities",
+                f"differ by {proof.largest_difference:.3f} at most among the 20 likeliest ({proof.limit:g} allowed); "
+                f"the first is the same at {proof.num_same_first} of {proof.num_places} places of {proof.rows}",
+            ),
+        ]
+    if result.template:
+        rows.append(("Modelfile", f"template {result.template}: ollama create NAME -f Modelfile"))
+    return [*rows, *(("note", shown(note)) for note in result.notes)]

@@ -1,0 +1,87 @@
+"""What `ftui export` checks before a process is asked."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui.errors import DiskFullError, UsageError
+from ftui.helper.gguf_facts import ExportResult, GgufCertificate
+from ftui.launch.export_job import export_job, result_rows
+
+
+@pytest.fixture
+def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    header = json.dumps({"w": {"dtype": "F16", "shape": [2, 4], "data_offsets": [0, 16]}}).encode()
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(range(16)))
+    return folder
+
+
+def test_a_folder_with_a_model_needs_no_run(model: Path) -> None:
+    job = export_job(str(model), "q8_0")
+    plan = {line[0]: line[1] for line in job.plan}
+    assert plan["writes"] == str(model.parent / "model-q8_0-gguf" / "model-q8_0.gguf")
+    assert "needed" in plan["disk"]
+
+
+@pytest.mark.parametrize("present", ["a file", "a folder", "a checkpoint"])
+def test_nothing_but_an_export_is_replaced(present: str, model: Path) -> None:
+    out = model.parent / "out"
+    if present == "a file":
+        out.write_text("mine")
+    else:
+        out.mkdir()
+        (out / ("MANIFEST.json" if present == "a checkpoint" else "notes.txt")).write_text("mine")
+    with pytest.raises(UsageError, match="is no export"):
+        export_job(str(model), "f16", out=out)
+    out = model.parent / "export"
+    out.mkdir()
+    (out / "MANIFEST.json").write_text("{}")
+    (out / "old.gguf").write_text("")
+    assert export_job(str(model), "f16", out=out)
+
+
+def test_room_is_asked_before(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ftui.system.volume.free_bytes", lambda folder: 1 << 20)
+    with pytest.raises(DiskFullError, match="needed"):
+        export_job(str(model), "f16")
+
+
+@pytest.mark.parametrize(
+    ("kind", "alone", "words"), [("q8_0", True, "not stored in q8_0"), ("f16", True, "from the run that trained it")]
+)
+def test_adapters_are_exported_from_runs(kind: Any, alone: bool, words: str, model: Path) -> None:
+    with pytest.raises(UsageError) as raised:
+        export_job(str(model), kind, alone=alone)
+    assert words in raised.value.message
+
+
+PROOF = GgufCertificate(1000, 1000, "", "evaluation rows", 48, 0.031, 0.05, 47)
+
+
+@pytest.mark.parametrize(
+    ("proof", "words"),
+    [
+        (PROOF, ["the same on 1000 of 1000", "differ by 0.031", "0.05 allowed", "47 of 48 places of evaluation rows"]),
+        (None, ["not measured: no library"]),
+    ],
+)
+def test_the_result_says_what_was_measured(proof: GgufCertificate | None, words: list[str]) -> None:
+    rows = result_rows(ExportResult("x/m.gguf", 3 << 20, proof, "no library", "chatml", ["beware"]))
+    text = "\n".join("  ".join(row) for row in rows)
+    for word in [*words, "x/m.gguf (3.0 MiB)", "ollama create", "beware"]:
+        assert word in text
+
+
+@pytest.mark.parametrize(("num_equal", "difference", "words"), [
+    (999, 0.0, "other tokens of 1 of 1000 texts, say of 'a b'"), (1000, 0.06, "differs by 0.060"),
+    (1000, float("nan"), "differs by nan"),
+])  # fmt: skip
+def test_a_certificate_names_its_problem(num_equal: int, difference: float, words: str) -> None:
+    assert words in str(GgufCertificate(1000, num_equal, "a b", "rows", 48, difference, 0.05, 48).problem)
+    assert PROOF.problem is None
