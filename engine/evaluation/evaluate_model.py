@@ -13,7 +13,7 @@ import msgspec
 from ftui.errors import DataError
 from ftui.evaluation.own_measures import Measure, apply_measures, load_measures
 from ftui.evaluation.results import Part, RowAnswer, RowLoss, read_results
-from ftui.evaluation.text_measures import score_answer, why_missing
+from ftui.evaluation.text_measures import score_answer
 from ftui.helper.evaluation_facts import EvaluationFacts, EvaluationRequest
 from ftui.profile.schema import Profile
 from ftui.runs.journal import Writer
@@ -237,6 +237,4 @@ def _notes(rows: EvaluatedRows, questions: Sequence[RowQuestion], *, answers: bo
     without = len(rows.numbers) - len(questions)
     if answers and without:
         notes.append(f"{without} of {len(rows.numbers)} rows have no prompt with a whole answer: only loss is measured")
-    if questions and (text := why_missing()):
-        notes.append(text)
     return notes

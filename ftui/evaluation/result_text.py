@@ -7,8 +7,10 @@ from pathlib import Path
 from ftui.evaluation.lm_eval_results import TaskFigure
 from ftui.evaluation.paired import INTERVAL
 from ftui.evaluation.results import MeasureLine, MeasureTable
+from ftui.text import wrapped
 
 PARTS = {"data": "measure", "forgetting": "forgetting"}
+NOTE_WIDTH = 50  # columns, so that a table of notes fits into 80
 PERCENT = ("mean_token_accuracy", "exact_match", "json_valid", "stopped")
 
 
@@ -18,8 +20,10 @@ def plan_rows(folder: Path, assumptions: Sequence[str]) -> list[tuple[str, ...]]
     return [(goes_on, str(folder)), *(("note", text) for text in assumptions)]
 
 
-def result_rows(tables: Sequence[MeasureTable], lm_eval: Sequence[TaskFigure]) -> list[tuple[str, ...]]:
-    """The tables as lines of as many words each, heads included; figures of lm-eval below."""
+def result_rows(
+    tables: Sequence[MeasureTable], lm_eval: Sequence[TaskFigure], notes: Sequence[str] = ()
+) -> list[tuple[str, ...]]:
+    """The tables as lines of as many words each, heads included; below them figures of lm-eval, and notes."""
     rows: list[tuple[str, ...]] = []
     for table in tables:
         rows += _table_rows(table)
@@ -28,8 +32,12 @@ def result_rows(tables: Sequence[MeasureTable], lm_eval: Sequence[TaskFigure]) -
         for one in lm_eval:
             spread = "" if one.stderr is None or math.isnan(one.stderr) else f" ± {one.stderr:.4f}"
             rows.append((one.task, one.measure, f"{one.value:.4f}{spread}"))
-    width = max((len(row) for row in rows), default=0)
-    return [(*row, *[""] * (width - len(row))) for row in rows]
+    width = max((len(row) for row in rows), default=2)
+    rows = [(*row, *[""] * (width - len(row))) for row in rows]
+    for note in notes:
+        lines = wrapped(note, NOTE_WIDTH)
+        rows += [("" if number else "note", *[""] * (width - 2), line) for number, line in enumerate(lines)]
+    return rows
 
 
 def _table_rows(table: MeasureTable) -> list[tuple[str, ...]]:

@@ -11,6 +11,7 @@ from ftui.errors import DataError
 from ftui.evaluation.lm_eval_results import TaskFigure, read_lm_eval
 from ftui.evaluation.result_text import plan_rows, result_rows
 from ftui.evaluation.results import MeasureTable, find_gaps, read_results, summarise
+from ftui.evaluation.text_measures import why_missing
 from ftui.helper.client import Helper, OnDetail
 from ftui.helper.evaluation_facts import EvaluationFacts, EvaluationRequest, EvaluationSide
 from ftui.launch.evaluation_target import EvaluationTarget, evaluation_profile, find_target, held_out_profile
@@ -92,7 +93,8 @@ class PlannedEvaluation:
 
         def run(helper: Helper, on_detail: OnDetail) -> Rows:
             result = self.run(helper, on_detail)
-            return result_rows(result.tables, result.lm_eval)
+            notes = [note for note in result.notes if note not in self.assumptions]  # these are in the plan
+            return result_rows(result.tables, result.lm_eval, notes)
 
         return LongJob(self.title, [*plan_rows(self.folder, self.assumptions), self.disk], run)
 
@@ -135,9 +137,12 @@ def plan_evaluation(name: str, options: EvaluationOptions) -> PlannedEvaluation:
     )  # fmt: skip
     disk = disk_line(folder, RESULT_BYTES + 2 * len(target.sides) * data.stat().st_size)
     lm_eval = () if options.lm_eval is None else tuple(read_lm_eval(options.lm_eval))
+    assumptions = target.assumptions
+    if options.max_new_tokens and profile.run.stage != "pretrain" and (reason := why_missing()):
+        assumptions += (reason,)
     against = f" against {target.sides[1].title}" if len(target.sides) > 1 else ""
     whole_title = f"evaluate {target.title}{against} on {data.name}"
-    return PlannedEvaluation(whole_title, target.assumptions, request, profile, forgetting, lm_eval, disk)
+    return PlannedEvaluation(whole_title, assumptions, request, profile, forgetting, lm_eval, disk)
 
 
 def hash_file(path: Path) -> str:

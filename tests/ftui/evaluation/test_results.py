@@ -1,8 +1,11 @@
 import math
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from ftui.evaluation.lm_eval_results import TaskFigure
+from ftui.evaluation.result_text import result_rows
 from ftui.evaluation.results import MeasureLine, Part, RowAnswer, RowLoss, find_gaps, read_results, summarise
 from ftui.runs.journal import Writer
 
@@ -78,3 +81,17 @@ def test_results_are_read_back_but_for_a_torn_line(tmp_path: Path) -> None:
     found = read_results(path)
     assert [(type(one), one.side) for one in found] == [(RowLoss, "a"), (RowAnswer, "a")]
     assert isinstance(found[0], RowLoss) and found[0].nats == 1.5
+
+
+def test_lines_have_as_many_words_each() -> None:
+    rows = [loss(n, side, 2.0, 1, part=part) for n in range(12) for side in ("a", "base") for part in get_args(Part)]
+    tables = summarise(rows, ["a"])
+    lm_eval = [TaskFigure("arc", "acc", 0.5, 0.01, "m"), TaskFigure("gsm8k", "exact_match", 0.25, None, "m")]
+    found = result_rows(tables, lm_eval, ["a note " * 20])
+    assert len({len(row) for row in found}) == 1
+    assert ("arc", "acc", "0.5000 ± 0.0100", "", "", "") in found
+    assert ("gsm8k", "exact_match", "0.2500", "", "", "") in found
+    of_note = [row for row in found if row[0] in ("note", "")]
+    assert " ".join(row[-1].strip() for row in of_note).split() == ("a note " * 20).split() and len(of_note) > 1
+    heads = [row for row in found if row[0] in ("measure", "forgetting")]
+    assert heads == [("measure", "a", "rows", "", "", ""), ("forgetting", "a", "base", "rows", "difference", "")]
