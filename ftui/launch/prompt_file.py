@@ -1,6 +1,6 @@
 """Files of prompts: to be asked, or with the answers that `ftui ask` and conversations have kept."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -71,9 +71,9 @@ def read_prompts_and_answers(path: Path) -> Sequence[PromptLine | Exchange]:
 
 
 def find_answers(
-    path: Path, prompts: Sequence[PromptLine], sides: Sequence[Side], sampling: SamplingKeys
+    path: Path, prompts: Iterable[tuple[str, str | None]], sides: Sequence[Side], sampling: SamplingKeys
 ) -> list[Exchange | None]:
-    """For each prompt the line of a file of answers, if there is one of just these weights and this sampling.
+    """For each prompt (with its system prompt) what a file of answers has of these weights and this sampling.
 
     Raises:
         DataError: the file is there and cannot be read.
@@ -84,7 +84,7 @@ def find_answers(
         sides_of_line = [(answer.of, answer.seal) for answer in line.answers]
         if line.turn == 1 and line.sampling == sampling and sides_of_line == [(s.title, s.seal) for s in sides]:
             answered[line.prompt, line.system] = line
-    return [answered.get((prompt.prompt, prompt.system)) for prompt in prompts]
+    return [answered.get(prompt) for prompt in prompts]
 
 
 def _lines(path: Path) -> list[tuple[int, str]]:

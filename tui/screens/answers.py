@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
 from ftui.errors import DataError, FtuiError
-from ftui.helper.chat_session import ChatSession
+from ftui.helper.chat_session import ChatSession, Side
 from ftui.helper.client import Helper
 from ftui.launch.answering_sides import choose_device, find_sides
 from ftui.launch.prompt_file import PromptLine, Question, find_answers, read_prompts_and_answers
 from ftui.launch.transcript import add_exchange, describe_exchange, new_transcript
+from ftui.profile.schema import Profile
 
 from ..drawing.answer_lines import answer_screen, answers_title
 from ..key_table import ENDS, Meaning
@@ -110,24 +112,27 @@ class AnswersScreen(ListScreen[None]):
             self.draw()
 
     def _read(self) -> None:
-        """What is to be asked, and what is answered already."""
+        """What is to be asked, of whom, and what is answered already."""
         question = self._question
         lines = read_prompts_and_answers(question.prompts)
         asked = make_list(lines)
-        prompts = [line for line in lines if isinstance(line, PromptLine)]
-        if len(prompts) == len(lines):
-            _, sides = find_sides(question.run, question.checkpoint, question.against)
-            for one, exchange in zip(
-                asked, find_answers(self._out, prompts, sides, question.sampling), strict=True
-            ):  # fmt: skip
-                if exchange is not None:
-                    one.take(exchange)
+        if all(isinstance(line, PromptLine) for line in lines):
+            _, sides = self._sides
+            prompts = ((one.prompt, one.system) for one in asked)
+            for one, line in zip(asked, find_answers(self._out, prompts, sides, question.sampling), strict=True):
+                if line is not None:
+                    one.take(line)
         self._asked = asked
 
+    @cached_property  # all bytes of the weights are read for it
+    def _sides(self) -> tuple[Profile, list[Side]]:
+        return find_sides(self._question.run, self._question.checkpoint, self._question.against)
+
     def _open(self, loop: asyncio.AbstractEventLoop) -> ChatSession:
-        question = self._question
-        profile, sides = find_sides(question.run, question.checkpoint, question.against)
-        device, _ = choose_device(question.run, profile, question.device)
+        profile, sides = self._sides
+        device, reason = choose_device(self._question.run, profile, self._question.device)
+        if reason:
+            loop.call_soon_threadsafe(stage(self).say, reason)
         return ChatSession(
             self._helper, profile, sides, device=device,
             on_detail=lambda detail: loop.call_soon_threadsafe(self._tell, detail),

@@ -11,6 +11,8 @@ from ftui.launch.prompt_file import check_file
 from ftui.runs.run_folder import Run
 
 if TYPE_CHECKING:
+    from ftui.helper.gguf_facts import Kind
+
     from ftui.helper.merge_facts import DType, Into
 
 
@@ -76,6 +78,12 @@ def _merge(weights: Weights, text: str, *, dtype: "DType | None" = None, into: "
     return plan_merge(weights.run, weights.checkpoint, dtype, into)
 
 
+def _export(weights: Weights, text: str, *, kind: "Kind" = "f16", alone: bool = False) -> LongJob:
+    from ftui.launch.export_job import export_job
+
+    return export_job(weights.title, kind, alone=alone)
+
+
 def _push(weights: Weights, text: str, *, export: str = "") -> LongJob:
     from ftui.launch.push_job import push_job
 
@@ -110,6 +118,10 @@ CHOICES = [
     AfterChoice(
         "merge", "merge into original", "a quantised base: into its files as they are", partial(_merge, into="original")
     ),
+    AfterChoice("export", "GGUF f16", "a file for llama.cpp, Ollama, LM Studio", _export),
+    AfterChoice("export", "GGUF bf16", "the same, stored in bfloat16", partial(_export, kind="bf16")),
+    AfterChoice("export", "GGUF q8_0", "in 8 bits: about half of f16", partial(_export, kind="q8_0")),
+    AfterChoice("export", "GGUF of the adapter", "for the GGUF file of its base", partial(_export, alone=True)),
     AfterChoice(
         "push", "push", "to the hub, a folder or by a command; verified", _push, WHERE, _target_of, _target
     ),
