@@ -22,6 +22,8 @@ ftui fine-tunes language models. A run keeps running when the terminal is closed
   ftui run PROFILE --dry-run        show what it would do, start nothing
   ftui runs                         list the runs
   ftui log RUN                      the course of a run as lines (-f: follow it)
+  ftui chat RUN                     talk with what it has trained (a file of prompts: ftui ask)
+  ftui evaluate RUN --data FILE     measure it on rows (then: merge, export, push)
   ftui remove RUN                   delete it: says what is freed, asks (also: archive, rename)
   ftui pause | park | stop RUN      control a running run (ftui --help lists all)
   ftui profiles                     list the profiles that come with ftui

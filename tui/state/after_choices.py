@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from ftui.launch.long_job import LongJob
 from ftui.launch.prompt_file import check_file
+from ftui.runs.manifest import MANIFEST
 from ftui.runs.run_folder import Run
 
 if TYPE_CHECKING:
     from ftui.helper.gguf_facts import Kind
-
     from ftui.helper.merge_facts import DType, Into
 
 
@@ -132,7 +132,7 @@ CHOICES = [
 def choices_for(weights: Weights) -> list[AfterChoice]:
     """All of them, and what was made of the run before, to be pushed."""
     try:
-        exports = sorted(path.name for path in weights.run.exports.iterdir() if not path.name.startswith("."))
+        exports = sorted(path.name for path in weights.run.exports.iterdir() if (path / MANIFEST).is_file())
     except OSError:  # nothing was made yet
         exports = []
     words = "was made of this run before"

@@ -99,12 +99,12 @@ def test_what_was_made_before_can_be_pushed(
 ) -> None:
     monkeypatch.setattr(after_choices, "_target_of", lambda weights: "hub:")
     folder_of(run, 12, target=run.exports / "final-bf16")
-    (run.exports / ".half").mkdir()
+    (run.exports / "half").mkdir()
     target = str(tmp_path / "out")
 
     async def act(shown: ShownApp) -> None:
         await shown.press("e")
-        assert ".half" not in shown.text()
+        assert "half" not in shown.text()
         await shown.press(*"final-bf16", "enter")
         shown.app.screen.query_one(Input).value = target
         await shown.press("enter")
