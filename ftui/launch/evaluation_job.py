@@ -96,7 +96,10 @@ class PlannedEvaluation:
             notes = [note for note in result.notes if note not in self.assumptions]  # these are in the plan
             return result_rows(result.tables, result.lm_eval, notes)
 
-        return LongJob(self.title, [*plan_rows(self.folder, self.assumptions), self.disk], run)
+        plan = [*plan_rows(self.folder, self.assumptions), self.disk]
+        return LongJob(
+            self.title, plan, run, "What is measured is kept: it goes on from there when it is started again."
+        )
 
 
 def plan_evaluation(name: str, options: EvaluationOptions) -> PlannedEvaluation:

@@ -11,6 +11,8 @@ from ftui.units import size
 Rows = Sequence[tuple[str, ...]]
 """Lines of as many words each: the first says what the others are, or all are the heads of columns."""
 
+REMOVED = "What was half written is removed."
+
 
 @dataclass(frozen=True)
 class LongJob:
@@ -21,11 +23,13 @@ class LongJob:
         plan: what a person reads before it begins: what is written, where, the disk it takes (`disk_line`).
         run: does it in a helper process, tells its progress and gives the rows of its result. It leaves nothing half
             written where that process is ended. Raises FtuiError.
+        when_stopped: what becomes of what was done until then.
     """
 
     title: str
     plan: Rows
     run: Callable[[Helper, OnDetail], Rows]
+    when_stopped: str = REMOVED
 
 
 def disk_line(folder: Path, num_bytes: int) -> tuple[str, str]:

@@ -33,7 +33,7 @@ def job_lines(frame: Frame, course: JobCourse, now: float) -> list[Line]:
     if (part := course.current) is not None:
         lines += _current_lines(frame, part, now)
     if course.phase == "stopped":
-        lines += [[], *paragraph("Stopped. What was half written is removed.", frame.width, "warn")]
+        lines += [[], *paragraph(f"Stopped. {course.when_stopped}", frame.width, "warn")]
     if (problem := course.problem) is not None:
         lines += [[], *paragraph(problem.message, frame.width, "bad"), *paragraph(problem.hint, frame.width, "text")]
     if course.result:

@@ -70,7 +70,7 @@ class JobScreen(TextScreen):
         except FtuiError as error:
             self._course.end(stage(self).clock(), problem=error)
         else:
-            self._course.title, self._course.plan, self._course.phase = self._job.title, self._job.plan, "ready"
+            self._course.take(self._job)
         self.draw()
 
     def action_start(self) -> None:
@@ -119,7 +119,7 @@ class JobScreen(TextScreen):
 
     def _ask_to_stop(self, then: Callable[[], None]) -> None:
         what = self._course.what
-        question = f"Stop this ({what})? What it has half written is removed."
+        question = f"Stop this ({what})? {self._course.when_stopped}"
         confirm(self, question, "stop it", lambda: self.run_worker(self._stop(then), group="stop"))
 
     async def _stop(self, then: Callable[[], None]) -> None:

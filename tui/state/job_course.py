@@ -6,7 +6,7 @@ from typing import Literal
 
 from ftui.errors import FtuiError
 from ftui.helper.progress_text import share_of
-from ftui.launch.long_job import Rows
+from ftui.launch.long_job import REMOVED, LongJob, Rows
 
 Phase = Literal["checking", "ready", "working", "stopping", "done", "failed", "stopped"]
 PHASE_WORDS: dict[Phase, str] = {"failed": "not done"}
@@ -25,7 +25,7 @@ class Part:
 
 @dataclass
 class JobCourse:
-    """`what`: merge, push ...; `title` and `plan` are those of the job, once it is checked."""
+    """`what`: merge, push ...; `title`, `plan` and `when_stopped` are those of the job, once it is checked."""
 
     what: str
     title: str
@@ -34,6 +34,11 @@ class JobCourse:
     parts: list[Part] = field(default_factory=list)
     result: Rows = ()
     problem: FtuiError | None = None
+    when_stopped: str = REMOVED
+
+    def take(self, job: LongJob) -> None:
+        """It is checked, and may begin."""
+        self.title, self.plan, self.when_stopped, self.phase = job.title, job.plan, job.when_stopped, "ready"
 
     @property
     def is_working(self) -> bool:

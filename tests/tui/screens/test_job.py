@@ -90,6 +90,16 @@ def test_a_long_result_is_read_to_its_end() -> None:
     watch(lambda: LongJob("evaluate mine", PLAN, lambda helper, on_detail: rows), act)
 
 
+def test_work_that_keeps_what_it_has_says_so() -> None:
+    course = JobCourse("evaluate", "evaluate mine")
+    assert course.when_stopped.endswith("is removed.")
+    course.take(LongJob("evaluate mine@final", PLAN, lambda helper, on_detail: [], "What is measured is kept."))
+    assert course.title == "evaluate mine@final"
+    course.phase = "stopped"
+    text = [text for line in job_lines(Frame(80, 24, UNICODE), course, 0.0) for text, _ in line]
+    assert any("Stopped. What is measured is kept." in part for part in text)
+
+
 def test_it_is_stopped_after_a_question_and_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
