@@ -22,6 +22,8 @@ from .checkpoints.resume import pin_commit, resume
 from .distributed.process_group import Action, ProcessGroup, RankCommand, join
 from .distributed.worker_rank import run_worker
 from .evaluation.generated_answers import AnswerMeasures
+from .generation.answer_requests import RequestAnswerer
+from .generation.load_trained import answering_model
 from .inspection.measured_reference import describe_reference
 from .models.model_parts import ModelParts
 from .models.quantization import num_parameters
@@ -124,15 +126,17 @@ def _lead(
     generator = TextGenerator(profile, data, parts, state, control, events)
     measures = AnswerMeasures.of_run(run, profile, data, generator, events)
     evaluator = None if data.evaluation is None else Evaluator(profile, data, parts, state, control, events, measures)
+    model = answering_model(profile, parts.model, data.encoder, parts.hardware)
+    answerer = RequestAnswerer(run, profile, model, state, control, events)
     result = partial(export, run, profile, data, parts, state, events, generator, checkpoints)
     end = RunEnd(profile.checkpoint, state, control, events, checkpoints, result)
     assert control.inbox is not None, "the engine opens the inbox before it trains"
     handler = RequestHandler(
         run, data, LearningRate(profile.train, data.plan), parts, state, events, control.inbox, evaluator,
-        generator, checkpoints,
+        generator, answerer, checkpoints,
     )  # fmt: skip
-    control.start_training(handler.handle, partial(checkpoints.collect, only_whole=True))
-    with end:
+    control.start_training(handler.handle, partial(checkpoints.collect, only_whole=True), answerer.forget)
+    with end, answerer:
         try:
             if evaluator is None or not evaluation_is_due(profile.eval, data.plan, state):
                 check_forward(profile, data, parts)

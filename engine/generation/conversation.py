@@ -1,11 +1,13 @@
 """A conversation with a trained model: turns through its template, an answer token by token, what was computed kept."""
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ftui.errors import DataError
+from ftui.helper.chat_facts import ChatAnswer, ModelFacts, TokenFacts
 
 from ..data.tokens.chat_template import fix_date, template_errors
 from ..data.tokens.template_fit import TemplateRefusal
@@ -15,15 +17,6 @@ from .sampling import Sampling
 
 NUM_LIKELIEST = 5
 NO_CHARACTER = "\ufffd"  # in whose place the rest of a character is still to come
-
-
-@dataclass(frozen=True)
-class TokenProbability:
-    """A token of an answer: the text it adds, its probability, and those of the likeliest ones."""
-
-    text: str
-    probability: float
-    likeliest: tuple[tuple[str, float], ...]
 
 
 class Answer:
@@ -39,7 +32,7 @@ class Answer:
         memory: Memory,
     ) -> None:  # fmt: skip
         self.text = ""
-        self.tokens: list[TokenProbability] = []
+        self.tokens: list[TokenFacts] = []
         self.has_ended = self.is_complete = False
         self._model, self._adapter = model, adapter
         self._ids: list[int] = []
@@ -63,11 +56,15 @@ class Answer:
         self.tokens.append(self._describe(token, added))
         self.is_complete = self.has_ended = token.id in self._model.stop_ids
 
-    def _describe(self, token: Token, text: str) -> TokenProbability:
+    def _describe(self, token: Token, text: str) -> TokenFacts:
         likeliest = [
             (str(self._model.tokenizer.decode([number])), math.exp(log_prob)) for number, log_prob in token.likeliest
         ]
-        return TokenProbability(text, math.exp(token.log_prob), tuple(likeliest))
+        return TokenFacts(text, math.exp(token.log_prob), likeliest)
+
+    def facts(self) -> ChatAnswer:
+        """The answer so far, as it is sent to whoever asked."""
+        return ChatAnswer(self.text, self.is_complete, self.tokens)
 
 
 @dataclass(eq=False)
@@ -99,3 +96,10 @@ class Speaker:
         except TemplateRefusal as refusal:
             raise DataError(f"The chat template takes no such conversation: {refusal}", hint=refusal.hint) from refusal
         return list(text["input_ids"])
+
+
+def describe_model(model: AnsweringModel) -> ModelFacts:
+    """Where a model answers, and by which template."""
+    template = model.tokenizer.get_chat_template() if model.is_chat else ""
+    digest = hashlib.sha256(template.encode()).hexdigest() if template else ""
+    return ModelFacts(model.hardware.name, model.hardware.precision, model.is_chat, digest)

@@ -14,6 +14,7 @@ from ftui.errors import ModelError
 from ftui.profile.schema import Profile
 
 from ..data.load_rows import LoadedEncoder, load_encoder
+from ..data.tokens.encode import Encoder
 from ..models.files.blame import blame
 from ..models.fused_lora import fuse_adapters
 from ..models.load_model import load_model
@@ -80,7 +81,11 @@ def load_trained(
     loaded = load_encoder(profile, [], cache, report, weights=True)
     report("loading the model")
     model = _load(profile, loaded, folder, hardware)
-    encoder = loaded.encoder
+    return answering_model(profile, model, loaded.encoder, hardware)
+
+
+def answering_model(profile: Profile, model: Any, encoder: Encoder, hardware: Hardware) -> AnsweringModel:
+    """A model of the profile that is loaded, perhaps in training, with what it needs to answer."""
     is_chat = profile.run.stage != "pretrain" and bool(encoder.tokenizer.chat_template)
     return AnsweringModel(model, encoder.tokenizer, tuple(encoder.stop_ids), hardware, is_chat)
 

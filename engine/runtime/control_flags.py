@@ -8,7 +8,19 @@ from enum import IntEnum
 from types import FrameType
 from typing import Literal
 
-from ftui.runs.requests import Abort, AnyRequest, Continue, Evaluate, GenerateSamples, Park, Pause, Save, Stop
+from ftui.runs.requests import (
+    Abort,
+    AnswerChat,
+    AnyRequest,
+    Continue,
+    EndAnswer,
+    Evaluate,
+    GenerateSamples,
+    Park,
+    Pause,
+    Save,
+    Stop,
+)
 
 from .request_inbox import READ_SECONDS, RequestInbox
 
@@ -32,7 +44,7 @@ class RequestLevel(IntEnum):
     CONTROL = 0  # pause, continue, park, stop, abort
     FILES = 1  # pin, unpin, delete, set
     SAVE = 2  # checkpoint
-    ALL = 3  # evaluate, sample
+    ALL = 3  # evaluate, sample, answer
 
 
 class Control:
@@ -45,12 +57,18 @@ class Control:
         self.inbox: RequestInbox | None = None
         self.has_checkpoint = False
         """Whether the run resumes: a stop then waits until the weights are loaded, which final/ is made from."""
+        self.ended_answers: set[str] = set()
+        """Ids of the requests whose answers are to end early."""
+        self.away_seconds = 0.0
+        """Seconds that the work has stood still in `poll()`: in pauses, and while requests were obeyed."""
         self._stop: Stop | None = None
         self._handle: Callable[[AnyRequest], None] | None = None
         self._while_paused: Callable[[], None] | None = None
+        self._before_work: Callable[[], None] | None = None
         self._unread: list[AnyRequest] = []
         self._waiting: list[AnyRequest] = []
         self._is_handling = False
+        self._has_handled = False
         self._is_paused = False
         self._next_read = 0.0
 
@@ -85,13 +103,17 @@ class Control:
         return self._handle is not None
 
     def start_training(
-        self, handle: Callable[[AnyRequest], None], while_paused: Callable[[], None] | None = None
+        self,
+        handle: Callable[[AnyRequest], None],
+        while_paused: Callable[[], None] | None = None,
+        before_work: Callable[[], None] | None = None,
     ) -> None:
         """The run trains from now on: requests that need it go to `handle`, which answers them.
 
-        `while_paused` is called again and again while the run is paused.
+        `while_paused` is called again and again while the run is paused, `before_work` when the work goes on after a
+        pause or a request.
         """
-        self._handle, self._while_paused = handle, while_paused
+        self._handle, self._while_paused, self._before_work = handle, while_paused, before_work
 
     def poll(self, level: RequestLevel = RequestLevel.CONTROL) -> None:
         """Look at the flag and, at most four times a second, for requests; wait here while the run is paused.
@@ -99,13 +121,27 @@ class Control:
         Raises:
             Shutdown: SIGTERM has arrived, or a request says to end.
         """
-        if self._look(level) and not self._is_handling:
+        if self._is_handling:
+            self._look(level)
+            return
+        begun, self._has_handled = time.perf_counter(), False
+        is_paused = self._look(level)
+        if is_paused:
             while self._look(level):
                 if self._while_paused is not None:
                     self._while_paused()
                 time.sleep(PAUSE_SECONDS)
             assert self.inbox is not None, "only a request pauses"
             self.inbox.leave_pause()
+        if is_paused or self._has_handled:
+            if self._before_work is not None:
+                self._before_work()
+            self.away_seconds += time.perf_counter() - begun
+
+    def poll_at_once(self) -> None:
+        """`poll()`, and look for requests now, however short ago that was: one may end what is under way."""
+        self._next_read = 0.0
+        self.poll()
 
     def _look(self, level: RequestLevel) -> bool:
         """Obey what has come; whether the run is paused now."""
@@ -121,15 +157,15 @@ class Control:
         while not self._is_handling and (ready := [r for r in self._waiting if _level_of(r) <= level]):
             assert self._handle is not None, "requests wait only for a training run"
             self._waiting.remove(ready[0])
-            self._is_handling = True
+            self._is_handling = self._has_handled = True
             self._handle(ready[0])
             self._is_handling = False
         return self._is_paused
 
     def _sort(self, inbox: RequestInbox) -> None:
-        """Act on what has come. While one request is handled, only those that end the run are looked at."""
+        """Act on what has come. While one request is handled, only those that end the run or it are looked at."""
         for request in list(self._unread):
-            if not self._is_handling or isinstance(request, Park | Stop | Abort):
+            if not self._is_handling or isinstance(request, Park | Stop | Abort | EndAnswer):
                 self._unread.remove(request)
                 self._receive(inbox, request)
 
@@ -155,6 +191,9 @@ class Control:
                 raise Shutdown("stop", request)
             case Abort():
                 raise Shutdown("abort", request)
+            case EndAnswer():
+                self.ended_answers.add(request.of)
+                inbox.answer(request)
             case _ if self._handle is None:
                 inbox.refuse(request, "the run is not training yet; send it again when it is")
             case _:
@@ -163,7 +202,7 @@ class Control:
 
 def _level_of(request: AnyRequest) -> RequestLevel:
     match request:
-        case Evaluate() | GenerateSamples():
+        case Evaluate() | GenerateSamples() | AnswerChat():
             return RequestLevel.ALL
         case Save():
             return RequestLevel.SAVE

@@ -1,6 +1,5 @@
 """Answers with what a run has trained: models in memory from turn to turn, several sides to the same prompt at once."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,11 +7,11 @@ from typing import Any
 import msgspec
 
 from ftui.errors import UsageError
-from ftui.helper.chat_facts import ChatAnswer, ChatSides, ModelFacts, TokenFacts
+from ftui.helper.chat_facts import ChatAnswer, ChatSides, ModelFacts
 from ftui.profile.schema import Profile
 from ftui.system.user_folders import cache_folder
 
-from ..generation.conversation import Answer, Speaker
+from ..generation.conversation import Speaker, describe_model
 from ..generation.load_trained import add_adapter, load_trained
 from ..generation.sampling import Sampling
 from ..models.adapter_files import starting_adapter
@@ -39,10 +38,7 @@ def open_chat(on_detail: OnDetail, chosen: dict[str, Any], profile: str) -> Mode
         _speakers.clear()  # before others are loaded
         _speakers.extend(load_speakers(parsed, folders, sides.device, on_detail))
         _sides.append(sides)
-    model = _speakers[0].model
-    template = model.tokenizer.get_chat_template() if model.is_chat else ""
-    digest = hashlib.sha256(template.encode()).hexdigest() if template else ""
-    return ModelFacts(model.hardware.name, model.hardware.precision, model.is_chat, digest)
+    return describe_model(_speakers[0].model)
 
 
 def load_speakers(
@@ -87,9 +83,4 @@ def answer_chat(
         for answer in unfinished:
             answer.add_token()
         on_detail(msgspec.json.encode([answer.text for answer in answers]).decode())
-    return [_facts(answer) for answer in answers]
-
-
-def _facts(answer: Answer) -> ChatAnswer:
-    tokens = [TokenFacts(token.text, token.probability, list(token.likeliest)) for token in answer.tokens]
-    return ChatAnswer(answer.text, answer.is_complete, tokens)
+    return [answer.facts() for answer in answers]

@@ -9,7 +9,7 @@ import psutil
 import torch
 
 from ftui.errors import FtuiError, GpuMemoryError, HostMemoryError
-from ftui.hardware.cgroup import cgroup_folder, counter, read_number
+from ftui.hardware.detect import available_memory
 
 Result = TypeVar("Result")
 
@@ -43,12 +43,7 @@ def spare_host_bytes() -> int:
 
     A step on the CPU takes memory that is free between two steps; files that the kernel keeps count as free.
     """
-    free, folder = int(psutil.virtual_memory().available), cgroup_folder()
-    limit, used = read_number(folder, "memory.max"), read_number(folder, "memory.current")
-    if limit is not None and used is not None:
-        files = sum(counter(folder, "memory.stat", kind) or 0 for kind in ("active_file", "inactive_file"))
-        free = min(free, limit - used + files)
-    return free - max(0, peak_resident() - int(psutil.Process().memory_info().rss))
+    return available_memory() - max(0, peak_resident() - int(psutil.Process().memory_info().rss))
 
 
 def is_out_of_memory(error: BaseException) -> bool:

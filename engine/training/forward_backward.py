@@ -74,7 +74,7 @@ class ForwardBackward:
         """
         batches, data_seconds = self.prefetcher.get(step, size)
         self.prefetcher.start(step + 1, size)
-        start, divergence = time.perf_counter(), 0.0
+        start, away_before, divergence = time.perf_counter(), self.control.away_seconds, 0.0
         if batches.mismatched is not None:
             ratios, problem = within_memory(partial(sum_log_ratios, self.parts, batches.mismatched))
             if self.ranks.any(problem != ""):
@@ -91,6 +91,7 @@ class ForwardBackward:
         losses, others, length = read_sums(sums, metrics, {"grad_norm": norm})  # the step's one wait for the device
         losses, others = self._sum_over_ranks(losses), self._sum_over_ranks(others)
         loss, means = mean_of(losses, batches.amounts), self.parts.objective.means(others, batches.amounts)
+        start += self.control.away_seconds - away_before  # what stood still was no part of the step
         return StepGradients(batches, loss, means, length["grad_norm"], data_seconds, start, time.perf_counter())
 
     def _out_of_memory(self, problem: str, boundary: RngState) -> MemoryShortage:

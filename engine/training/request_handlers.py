@@ -6,11 +6,12 @@ from ftui.errors import DiskFullError
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in
 from ftui.runs.pins import read_pins, undeletable, write_pins
-from ftui.runs.requests import AnyRequest, Delete, Evaluate, GenerateSamples, Pin, Save, Set, Unpin
+from ftui.runs.requests import AnswerChat, AnyRequest, Delete, Evaluate, GenerateSamples, Pin, Save, Set, Unpin
 from ftui.runs.run_folder import Run
 from ftui.units import quantity
 
 from ..checkpoints.checkpoint import CheckpointManager
+from ..generation.answer_requests import AnswerRefusedError, RequestAnswerer
 from ..models.model_parts import ModelParts
 from ..optim.learning_rate import LearningRate
 from ..runtime.event_writer import EventWriter
@@ -36,6 +37,7 @@ class RequestHandler:
     inbox: RequestInbox
     evaluator: Evaluator | None
     generator: TextGenerator
+    answerer: RequestAnswerer
     checkpoints: CheckpointManager
 
     def handle(self, request: AnyRequest) -> None:
@@ -55,6 +57,8 @@ class RequestHandler:
                 self._evaluate(request)
             case GenerateSamples():
                 self._sample(request)
+            case AnswerChat():
+                self._answer(request)
             case Pin(step=step) | Unpin(step=step):
                 self._pin(request, step, isinstance(request, Pin))
             case Delete(step=step):
@@ -109,6 +113,13 @@ class RequestHandler:
             answers = self.generator.answer(prompts, requested=True)
         rng.restore(self.parts.device)
         self.inbox.answer(request, f"{len(answers)} answered")
+
+    def _answer(self, request: AnswerChat) -> None:
+        try:
+            detail = self.answerer.answer(request)
+        except AnswerRefusedError as refusal:
+            return self.inbox.refuse(request, str(refusal))
+        self.inbox.answer(request, detail)
 
     def _pin(self, request: AnyRequest, step: int, pin: bool) -> None:
         if pin and self._checkpoint(step) is None:

@@ -287,6 +287,12 @@ def _add_answering(verbs: Verbs) -> None:
         command.add_argument("name", metavar="RUN[@CHECKPOINT]", help="otherwise its final/, or its newest checkpoint")
         command.add_argument("--against", metavar="WHAT", help="ask another side too: base, final or checkpoint-N")
         command.add_argument("--device", choices=("cpu", "cuda", "mps"), help="otherwise that of the profile")
+        how = "who answers while the run trains: its engine (training stands still), or another process"
+        command.add_argument("--through", choices=("engine", "process"), help=how)
+        command.add_argument(
+            "--most-seconds", metavar="S", type=float, default=60.0,
+            help="the longest that training may stand still for an answer of its engine (60)",
+        )  # fmt: skip
         command.add_argument(
             "--max-new-tokens", metavar="N", type=int, default=512, help="the most tokens of an answer (512)"
         )

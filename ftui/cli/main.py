@@ -39,11 +39,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def call_handler(options: Namespace) -> int:
-    """Run the command that was typed: import its handler, and give it the options that are its parameters."""
+    """Run the command that was typed: import its handler, and give it the options that are its parameters
+    (one of that name gets them all)."""
     _import_msgspec()
     module, _, name = options.handler.partition(":")
     handler = getattr(import_module(f"ftui.cli.{module}"), name)
-    code, given = handler.__code__, vars(options)  # `inspect`, which knows more, takes 5 ms to import
+    code, given = (
+        handler.__code__,
+        vars(options) | {"options": options},
+    )  # `inspect`, which knows more, takes 5 ms to import
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     exit_code: int = handler(**{name: given[name] for name in parameters if name in given})
     return exit_code

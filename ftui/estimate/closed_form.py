@@ -22,6 +22,8 @@ HELD_BY_HEAP, ON_CPU = 1.2, (0.85, 1.25)
 ENGINE_BYTES = 385 * MiB
 """Resident memory of an engine on a CPU before it has a model, where engine/simulate/host.py has not measured it: its
 answer with 1 and with 2 threads (torch 2.13 for CPUs, transformers 5.24, PEFT 0.21, bitsandbytes 0.50, x86-64)."""
+LIBRARIES = 256 * MiB
+"""Of cuBLAS and its like, as they are first used on a GPU (not measured by us)."""
 HOST_BYTES = 2 * GiB
 """Beside a GPU: the same, with the libraries of CUDA and pinned pages."""
 
@@ -74,6 +76,23 @@ def unvalidated(setup: TrainingSetup) -> tuple[str, ...]:
         "packed rows": setup.packing,
     }
     return tuple(text for text, is_so in facts.items() if is_so)
+
+
+def answering_memory(setup: TrainingSetup, tokens: int, sides: int = 1) -> int:
+    """Bytes of a process that answers with the model: its weights as they are loaded, keys and values of conversations
+    of `tokens` for each side, the widest moment of a prompt of that length, and the process itself.
+
+    Adapters of two sides stand on one base; where all weights are trained, each side is a model.
+    """
+    shape, (weights, constants, beside) = setup.shape, weight_bytes(setup, find_trained(setup))
+    models = (weights + constants) * (1 if setup.is_lora else sides) + beside * sides
+    casts = setup.compute * shape.num_parameters if setup.trained > setup.compute and not setup.is_lora else 0
+    per_token = 2 * shape.num_kv_heads * shape.head_dim * setup.compute
+    kept = sides * per_token * sum(min(tokens, layer.window or tokens) for layer in shape.layers)
+    widest = tokens * (2 * shape.width + 4 * shape.hidden_size) * setup.compute + FP32 * shape.vocab_size
+    held = HELD_BY_HEAP if setup.card.kind == "cpu" else FRAGMENTED
+    context = ENGINE_BYTES if setup.card.kind == "cpu" else setup.card.context + LIBRARIES
+    return round((models + casts + kept + widest) * held) + context
 
 
 def host_memory(setup: TrainingSetup) -> int:

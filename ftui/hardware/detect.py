@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from ftui.hardware.cgroup import cgroup_folder, read_number
+from ftui.hardware.cgroup import cgroup_folder, counter, read_number
 from ftui.hardware.cpu import cpu_flags, has_fast_bf16, processor_name
 from ftui.hardware.devices import BY_NAME, NEAR, TIERS, Card, GiB, card_for
 from ftui.hardware.nvml import Driver
@@ -23,12 +23,16 @@ SMALL_MAC, SMALL_SHARE, LARGE_SHARE = 36 * GiB, 2 / 3, 3 / 4
 
 @dataclass(frozen=True)
 class Device:
-    """One device of this machine; of a slice (MIG) `index` is that of its card, and `uuid` its own."""
+    """One device of this machine; of a slice (MIG) `index` is that of its card, and `uuid` its own.
+
+    `free`: bytes of its memory that nobody used when it was looked at; `None` where that is hidden.
+    """
 
     card: Card
     title: str
     uuid: str = ""
     index: int = 0
+    free: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,16 +93,21 @@ def _list_devices(driver: Driver, handle: Any, index: int) -> Iterator[Device]:
     capability = 10 * major + minor
     current, _ = driver.ask("nvmlDeviceGetMigMode", handle) or (0, 0)
     if not current:
-        card = card_for(title, driver.memory(handle)[1], capability)
-        yield Device(card, title, driver.ask("nvmlDeviceGetUUID", handle) or "", index=index)
+        used, memory = driver.memory(handle)
+        uuid = driver.ask("nvmlDeviceGetUUID", handle) or ""
+        yield Device(card_for(title, memory, capability), title, uuid, index, _free(used, memory))
         return
     for number in range(driver.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or MOST_SLICES):
         piece = driver.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
         if piece is None:
             continue
-        memory = driver.memory(piece)[1]
-        name = _slice_name(driver, piece, title, memory)
-        yield Device(card_for(name, memory, capability), name, driver.ask("nvmlDeviceGetUUID", piece) or "", index)
+        used, memory = driver.memory(piece)
+        name, uuid = _slice_name(driver, piece, title, memory), driver.ask("nvmlDeviceGetUUID", piece) or ""
+        yield Device(card_for(name, memory, capability), name, uuid, index, _free(used, memory))
+
+
+def _free(used: int | None, total: int | None) -> int | None:
+    return None if used is None or total is None else total - used
 
 
 def _slice_name(driver: Driver, piece: Any, title: str, memory: int | None) -> str:
@@ -158,6 +167,16 @@ def usable_memory() -> int:
     total = int(psutil.virtual_memory().total)
     limit = read_number(cgroup_folder(), "memory.max")
     return total if limit is None else min(limit, total)
+
+
+def available_memory() -> int:
+    """Bytes of RAM that nobody uses, of what this process may use; files that the kernel keeps count as free."""
+    free, folder = int(psutil.virtual_memory().available), cgroup_folder()
+    limit, used = read_number(folder, "memory.max"), read_number(folder, "memory.current")
+    if limit is None or used is None:
+        return free
+    files = sum(counter(folder, "memory.stat", kind) or 0 for kind in ("active_file", "inactive_file"))
+    return min(free, limit - used + files)
 
 
 def nearest_tier(card: Card) -> tuple[str, str]:

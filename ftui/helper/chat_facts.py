@@ -1,23 +1,9 @@
 """What is sent between whoever talks with a trained model and the process that has it in memory."""
 
-from typing import Annotated
-
 import msgspec
-from msgspec import Meta
 
 from ftui.errors import UsageError
-
-
-class SamplingKeys(msgspec.Struct, frozen=True):
-    """How answers are drawn, in transformers' spelling; `temperature` 0 is greedy."""
-
-    temperature: Annotated[float, Meta(ge=0)] = 0.0
-    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    top_k: Annotated[int, Meta(ge=0)] = 0
-    min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    repetition_penalty: Annotated[float, Meta(gt=0)] = 1.0
-    seed: Annotated[int, Meta(ge=0)] = 0
-    max_new_tokens: Annotated[int, Meta(gt=0)] = 512
+from ftui.runs.requests import SamplingKeys
 
 
 def check_sampling(**values: float) -> SamplingKeys:
@@ -60,3 +46,13 @@ class ChatAnswer(msgspec.Struct, frozen=True):
     text: str
     is_complete: bool
     tokens: list[TokenFacts]
+
+
+class RunAnswer(msgspec.Struct, frozen=True):
+    """answer.json: what a run in training answers to `request` after `step` steps; `answers` once it is all said."""
+
+    request: str
+    step: int
+    facts: ModelFacts
+    texts: list[str]
+    answers: list[ChatAnswer] = []

@@ -7,10 +7,10 @@ from typing import TypeVar
 import msgspec
 
 from ftui.errors import DataError
-from ftui.helper.chat_facts import SamplingKeys
 from ftui.helper.chat_session import Side
+from ftui.launch.answering_sides import Addressee
 from ftui.launch.transcript import Exchange
-from ftui.runs.run_folder import Run
+from ftui.runs.requests import SamplingKeys
 
 
 class PromptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,12 +23,9 @@ class PromptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Question(msgspec.Struct, frozen=True):
     """What is asked of whom, and where the answers go (`None`: among the conversations of the run)."""
 
-    run: Run
-    checkpoint: str | None
-    against: str | None
+    whom: Addressee
     prompts: Path
     out: Path | None = None
-    device: str | None = None
     sampling: SamplingKeys = SamplingKeys()
     allow: tuple[str, ...] = ()
 

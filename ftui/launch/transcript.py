@@ -7,8 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.helper.chat_facts import ChatAnswer, SamplingKeys
+from ftui.helper.chat_facts import ChatAnswer
 from ftui.helper.chat_session import ChatSession
+from ftui.runs.requests import SamplingKeys
 from ftui.runs.run_folder import Run
 from ftui.system.files import make_private_folder, open_private, write_all
 from ftui.system.volume import disk_error

@@ -7,6 +7,7 @@ from ftui import units
 from ftui.measures import MEASURES
 from ftui.runs.events import (
     Adopted,
+    Answered,
     AnyRecord,
     CheckpointRejected,
     CheckpointSaved,
@@ -144,8 +145,8 @@ def event_lines(record: AnyRecord) -> list[str]:
         case Step() if not record.applied:
             names = " and ".join(record.non_finite) or "gradient"
             return [f"step {record.step}: {shown(names)} not finite, the step was not applied"]
-        case EvaluationDone() if record.requested:
-            return []  # the answer to its request says it
+        case EvaluationDone(requested=True) | ControlApplied(verb="answer" | "end_answer"):
+            return []  # another record says it
         case EvaluationDone():
             best = " (best so far)" if record.best else ""
             loss = f"loss {format_value(record.loss, 'loss', record.non_finite)}"
@@ -164,6 +165,8 @@ def event_lines(record: AnyRecord) -> list[str]:
             return lines_of(f"warning: {record.message}")
         case Noted():
             return lines_of(f"note: {record.message}")
+        case Answered(num_tokens=number, seconds=seconds):
+            return [f"answered at step {record.step}: {number} tokens, stood still for {units.duration(seconds)}"]
         case ControlApplied() | ControlRefused() | MicroBatchChanged():
             return lines_of(_answer(record))
         case Adopted() | Stalled() | Restarting():

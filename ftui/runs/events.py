@@ -172,6 +172,15 @@ class Sampled(Record, frozen=True, tag="sampled"):
     requested: bool = False
 
 
+class Answered(Record, frozen=True, tag="answered"):
+    """Training stood still for `seconds`, while the model answered whoever asked by `request`."""
+
+    request: str
+    step: int
+    seconds: float
+    num_tokens: int
+
+
 class ControlApplied(Record, frozen=True, tag="control_applied"):
     """A request was applied. `step`: the last finished step then. `settings`: what a `set` changes from then on."""
 
@@ -249,8 +258,8 @@ class RunFailed(Record, frozen=True, tag="run_failed"):
 
 JournalRecord = (
     RunOpened | PhaseChanged | RunStarted | StageBegan | EvaluationDone | CheckpointSaved | CheckpointVerified
-    | CheckpointTagged | CheckpointRemoved | CheckpointRejected | Sampled | ControlApplied | ControlRefused
-    | MicroBatchChanged | Warned | Noted | RunFinished | RunStopped | RunFailed
+    | CheckpointTagged | CheckpointRemoved | CheckpointRejected | Sampled | Answered | ControlApplied
+    | ControlRefused | MicroBatchChanged | Warned | Noted | RunFinished | RunStopped | RunFailed
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from ftui.errors import (
 )
 from ftui.runs.events import (
     Adopted,
+    Answered,
     AnyRecord,
     CheckpointRejected,
     CheckpointRemoved,
@@ -107,10 +108,11 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
             since = (
                 None if record.phase != "held" else record.time if state.paused_since is None else state.paused_since
             )
-            pauses = state.pauses
             if state.paused_since is not None and since is None:
-                pauses = [*pauses, (state.paused_since, record.time)][-PAUSES_KEPT:]
-            return replace(state, phase=record.phase, detail=record.detail, paused_since=since, pauses=pauses)
+                state = _with_pause(state, state.paused_since, record.time)
+            return replace(state, phase=record.phase, detail=record.detail, paused_since=since)
+        case Answered():
+            return _with_pause(state, record.time - record.seconds, record.time)
         case Warned():
             return replace(state, warning=record.message)
         case Stalled():
@@ -121,6 +123,15 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
         case RunFinished() | RunStopped() | RunFailed():
             return _with_ending(state, record)
     return state
+
+
+def _with_pause(state: RunState, begin: float, end: float) -> RunState:
+    """One more time in which no step was taken; where there are many, the two oldest become one that is as long."""
+    pauses = [*state.pauses, (begin, end)]
+    if len(pauses) > PAUSES_KEPT:
+        (first, first_end), (second, second_end), *others = pauses
+        pauses = [(second - (first_end - first), second_end), *others]
+    return replace(state, pauses=pauses)
 
 
 def _is_closed(state: RunState) -> bool:

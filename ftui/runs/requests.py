@@ -30,6 +30,7 @@ from ftui.system.volume import disk_error
 LONGEST = 64 << 10  # bytes
 LONGEST_PROMPT = 8 << 10  # characters
 MOST_FACTOR, MOST_STEPS = 1000, 10**12
+MOST_STILL_SECONDS = 600  # that training may stand still for an answer
 _FILE = re.compile(r"(\d{20})-([0-9a-f]{16})\.json")
 
 Id = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
@@ -84,6 +85,43 @@ class GenerateSamples(ControlRequest, frozen=True, tag="sample"):
     prompts: tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_PROMPT)], ...] = ()
 
 
+class SamplingKeys(msgspec.Struct, frozen=True):
+    """How answers are drawn, in transformers' spelling; `temperature` 0 is greedy."""
+
+    temperature: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, msgspec.Meta(ge=0)] = 0
+    min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    repetition_penalty: Annotated[float, msgspec.Meta(gt=0)] = 1.0
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    max_new_tokens: Annotated[int, msgspec.Meta(gt=0)] = 512
+
+
+class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one of both said in a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class AnswerChat(ControlRequest, frozen=True, tag="answer"):
+    """Answer conversations now, one for each of `sides`: the model as it is, or without its adapter (`base`).
+
+    Training stands still meanwhile, for `most_seconds` at most. The answers are in answer.json as they grow.
+    """
+
+    sides: Annotated[tuple[Literal["now", "base"], ...], msgspec.Meta(min_length=1, max_length=2)]
+    conversations: tuple[Annotated[tuple[Turn, ...], msgspec.Meta(min_length=1)], ...]
+    sampling: SamplingKeys = SamplingKeys()
+    most_seconds: Annotated[float, msgspec.Meta(gt=0, le=MOST_STILL_SECONDS)] = 60.0
+
+
+class EndAnswer(ControlRequest, frozen=True, tag="end_answer"):
+    """End the answer to the request `of` within a token; what there is of it counts."""
+
+    of: Id
+
+
 class Pin(ControlRequest, frozen=True, tag="pin"):
     """Keep this step's checkpoint for good."""
 
@@ -128,10 +166,12 @@ BOUNDS = {
     "decay": "linear",
     "prompts": f"texts of 1 to {LONGEST_PROMPT:,} characters",
     "step": "a whole number from 0 on",
+    "most_seconds": f"more than 0 and at most {MOST_STILL_SECONDS}",
 }
 """What may stand in a field, in words."""
 AnyRequest = (
-    Pause | Continue | Park | Save | Stop | Abort | Evaluate | GenerateSamples | Pin | Unpin | Delete | Set
+    Pause | Continue | Park | Save | Stop | Abort | Evaluate | GenerateSamples | AnswerChat | EndAnswer | Pin | Unpin
+    | Delete | Set
 )  # fmt: skip
 _decoder = msgspec.json.Decoder(AnyRequest)
 

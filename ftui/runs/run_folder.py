@@ -150,6 +150,11 @@ class Run(msgspec.Struct, frozen=True):
         return self.folder / "evaluations"
 
     @property
+    def answer(self) -> Path:
+        """What the engine answers while it trains, as it grows (`RunAnswer`); gone when the attempt ends."""
+        return self.folder / "answer.json"
+
+    @property
     def inbox(self) -> Path:
         """Control requests to the engine, a file each (ftui/runs/requests.py)."""
         return self.folder / "inbox"

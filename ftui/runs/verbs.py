@@ -16,7 +16,7 @@ CHECKPOINT_VERBS = {
     "unpin": "let a checkpoint go when its time comes",
     "delete": "delete a checkpoint that the run does not need",
 }
-_NAMES = {"hold": "pause", "delete_checkpoint": "delete checkpoint"}
+_NAMES = {"hold": "pause", "delete_checkpoint": "delete checkpoint", "answer": "ask", "end_answer": "ask"}
 
 
 def verb_name(verb: str) -> str:

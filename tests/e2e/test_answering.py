@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 
-from ftui.helper.chat_facts import SamplingKeys
-from ftui.helper.chat_session import ChatSession, find_side
+from ftui.helper.chat_session import ChatSession, HelperVoice, find_side
 from ftui.helper.client import Helper
 from ftui.launch.open_run import stored_profile
 from ftui.runs.checkpoint_folders import read_manifest
-from ftui.runs.events import Sampled
+from ftui.runs.events import Answered, Sampled
+from ftui.runs.requests import SamplingKeys
 from tests.support.bench import Workbench, bench_at, records
+from tests.support.driving import started, steps, wait_for_end, wait_until
 
 PROMPT = "What is row 3?"
 KEYS = (f'eval.sample_prompts=["{PROMPT}"]', "eval.sample_max_new_tokens=24", "adapter.lora_dropout=0.0")
@@ -23,7 +24,8 @@ KEYS = (f'eval.sample_prompts=["{PROMPT}"]', "eval.sample_max_new_tokens=24", "a
 
 @pytest.fixture(scope="module")
 def trained(bench_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Workbench:
-    bench = bench_at(bench_source, tmp_path_factory.mktemp("trained") / "bench")
+    """One run for all these tests, which only read it."""
+    bench = bench_at(bench_source, tmp_path_factory.mktemp("answering") / "bench")
     options = [part for key in KEYS for part in ("--set", key)]
     done = bench.ftui("run", str(bench.profile("mine")), *options)
     assert done.returncode == 0, done.stderr
@@ -72,7 +74,7 @@ def test_an_answer_ends_when_it_is_told_to(trained: Workbench, monkeypatch: pyte
         monkeypatch.setenv(name, value)
     run, heard = trained.run("mine"), []
     with closing(Helper()) as helper:
-        session = ChatSession(helper, stored_profile(run), [find_side(run, None)])
+        session = ChatSession(HelperVoice(helper, stored_profile(run), [find_side(run, None)]))
         sampling = SamplingKeys(temperature=5.0, max_new_tokens=100_000)
 
         def stop(texts: list[str]) -> None:
@@ -89,6 +91,39 @@ def test_an_answer_ends_when_it_is_told_to(trained: Workbench, monkeypatch: pyte
         helper._process.wait()
         (after,) = session.say("and now?", SamplingKeys(max_new_tokens=3), heard.append)
         assert after.text == before.text
+
+
+@pytest.mark.slow
+def test_a_run_in_training_answers_itself(watched_bench: Workbench) -> None:
+    """Its engine where that is asked for, or where nothing is saved; and it trains on."""
+    bench, keys = (
+        watched_bench,
+        ("hardware.price_per_hour=3600", "checkpoint.save_steps=100000", "eval.eval_steps=9999"),
+    )
+    run = started(bench, "long", *(part for key in keys for part in ("--set", key)))
+    (bench.folder / "prompts.txt").write_text(PROMPT)
+    options = ("--prompts", "prompts.txt", "--max-new-tokens", "12", "--out", "out.jsonl")
+    by_engine = bench.ftui("ask", "long", *options, "--against", "base")
+    assert by_engine.returncode == 0, by_engine.stderr
+    assert "nothing is saved yet" in by_engine.stdout
+    assert "training stands still for at most 1m 00s ($60) an answer" in by_engine.stdout
+    (stood,) = [record for record in records(run) if isinstance(record, Answered)]
+    assert f"training stood still for {stood.seconds:.1f} s ($" in by_engine.stdout
+    (exchange,) = lines(bench.folder / "out.jsonl")
+    now, base = exchange["answers"]
+    assert (now["of"], base["of"]) == (f"step {stood.step}", "base") and len(exchange["template_hash"]) == 64
+    assert stood.num_tokens == now["num_tokens"] + base["num_tokens"] and now["text"] != base["text"]
+    assert bench.ftui("checkpoint", "long").returncode == 0
+    by_process = bench.ftui("ask", "long", *options)
+    assert "trains on this CPU, too" in by_process.stdout and by_process.returncode == 0, by_process.stderr
+    before = len(steps(run))
+    wait_until(lambda: len(steps(run)) > before + 4)
+    refused = bench.ftui("ask", "long@1", *options, "--through", "engine")
+    assert refused.returncode == 2 and "it has the weights of now" in refused.stderr
+    assert bench.ftui("abort", "long").returncode == 0
+    wait_for_end(bench, run)
+    ended = bench.ftui("ask", "long", *options, "--through", "engine")
+    assert ended.returncode == 2 and "it is not running" in ended.stderr
 
 
 REFUSED = (

@@ -11,8 +11,10 @@ from ftui.runs.events import ControlApplied, ControlRefused, RunStarted, Step
 from ftui.runs.journal import Tail
 from ftui.runs.requests import (
     Abort,
+    AnswerChat,
     Continue,
     ControlRequest,
+    EndAnswer,
     Evaluate,
     GenerateSamples,
     Park,
@@ -30,6 +32,7 @@ from tests.support.zygote import Attempt, Hooks, Zygote, tail_of
 REQUESTS: dict[str, type[ControlRequest]] = {
     "hold": Pause, "continue": Continue, "park": Park, "checkpoint": Save, "stop": Stop, "abort": Abort,
     "evaluate": Evaluate, "sample": GenerateSamples, "set": Set,
+    "answer": AnswerChat, "end_answer": EndAnswer,
 }  # fmt: skip
 # The n-th pass at which a kill may strike, drawn from 1 to this.
 PLACES = {

@@ -289,11 +289,31 @@ def _before_forward(act: Callable[[Any, bool], None]) -> None:
     LossModule.forward = ensure_supervised  # type: ignore[method-assign]
 
 
+def talk_on(seconds: float) -> None:
+    """Nothing ends an answer to a question by itself, and each token of it takes this much longer."""
+    import dataclasses
+
+    from ftui.engine.generation.conversation import Answer
+
+    begin, add_token = Answer.__init__, Answer.add_token
+
+    def begin_without_end(self: Any, model: Any, *arguments: Any) -> None:
+        begin(self, dataclasses.replace(model, stop_ids=()), *arguments)
+
+    def add_slowly(self: Any) -> None:
+        time.sleep(seconds)
+        add_token(self)
+
+    changed: Any = Answer
+    changed.__init__, changed.add_token = begin_without_end, add_slowly
+
+
 HOOKS: dict[str, Callable[..., None]] = {
     "kill": kill_at_place,
     "slow": slow,
     "gate": gate,
     "linger": linger,
+    "talk_on": talk_on,
     "no_room_in_backward": no_room_in_backward,
     "no_room_in_measurement": no_room_in_measurement,
     "no_room_in_divergence": no_room_in_divergence,

@@ -8,12 +8,11 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 
 from ftui.errors import DataError, FtuiError
-from ftui.helper.chat_session import ChatSession, Side
+from ftui.helper.chat_session import ChatSession
 from ftui.helper.client import Helper
-from ftui.launch.answering_sides import choose_device, find_sides
+from ftui.launch.answering_sides import AnsweringPlan, plan_answering
 from ftui.launch.prompt_file import PromptLine, Question, find_answers, read_prompts_and_answers
 from ftui.launch.transcript import add_exchange, describe_exchange, new_transcript
-from ftui.profile.schema import Profile
 
 from ..drawing.answer_lines import answer_screen, answers_title
 from ..key_table import ENDS, Meaning
@@ -56,7 +55,7 @@ class AnswersScreen(ListScreen[None]):
         self._asked: list[Asked] = []
         self._helper, self._is_lent = helper or Helper(question.allow), helper is not None
         self._session: ChatSession | None = None
-        self._out = question.out or new_transcript(question.run)
+        self._out = question.out or new_transcript(question.whom.run)
         self._doing, self._problem, self._top = "", "", 0
         self._is_asking = self._is_stopping = False
 
@@ -117,26 +116,21 @@ class AnswersScreen(ListScreen[None]):
         lines = read_prompts_and_answers(question.prompts)
         asked = make_list(lines)
         if all(isinstance(line, PromptLine) for line in lines):
-            _, sides = self._sides
             prompts = ((one.prompt, one.system) for one in asked)
+            sides = self._plan.sides
             for one, line in zip(asked, find_answers(self._out, prompts, sides, question.sampling), strict=True):
                 if line is not None:
                     one.take(line)
         self._asked = asked
 
     @cached_property  # all bytes of the weights are read for it
-    def _sides(self) -> tuple[Profile, list[Side]]:
-        return find_sides(self._question.run, self._question.checkpoint, self._question.against)
+    def _plan(self) -> AnsweringPlan:
+        return plan_answering(self._question.whom, self._question.sampling.max_new_tokens)
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> ChatSession:
-        profile, sides = self._sides
-        device, reason = choose_device(self._question.run, profile, self._question.device)
-        if reason:
-            loop.call_soon_threadsafe(stage(self).say, reason)
-        return ChatSession(
-            self._helper, profile, sides, device=device,
-            on_detail=lambda detail: loop.call_soon_threadsafe(self._tell, detail),
-        )  # fmt: skip
+        if self._plan.reason:
+            loop.call_soon_threadsafe(stage(self).say, self._plan.reason)
+        return self._plan.open(self._helper, lambda detail: loop.call_soon_threadsafe(self._tell, detail))
 
     async def _ask(self, session: ChatSession, one: Asked) -> None:
         """One conversation of one turn; what was stopped in the middle is no answer."""
@@ -159,9 +153,9 @@ class AnswersScreen(ListScreen[None]):
         if self._is_stopping:
             one.forget()
             return
-        exchange = describe_exchange(question.run.name, session, one.prompt, answers, question.sampling)
+        exchange = describe_exchange(question.whom.run.name, session, one.prompt, answers, question.sampling)
         one.take(exchange)
-        add_exchange(self._out, exchange, run=None if question.out else question.run)
+        add_exchange(self._out, exchange, run=None if question.out else question.whom.run)
         self.draw()
 
     def _hear(self, one: Asked, texts: Sequence[str]) -> None:
@@ -207,7 +201,9 @@ class AnswersScreen(ListScreen[None]):
             stage(self).draw_keys()
             question, asked, doing = self._question, self._asked, self._doing
             where = " to ".join(path.name for path in (question.prompts, question.out) if path is not None)
-            self.show(title=lambda frame: answers_title(frame, question.run.name, asked, where, doing), body=self._body)
+            self.show(
+                title=lambda frame: answers_title(frame, question.whom.run.name, asked, where, doing), body=self._body
+            )
 
     def _body(self, frame: Frame) -> list[Line]:
         if self._problem:

@@ -9,13 +9,13 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from ftui.errors import FtuiError
-from ftui.helper.chat_facts import ChatAnswer, SamplingKeys
-from ftui.helper.chat_session import BASE, ChatSession, Side
+from ftui.helper.chat_facts import ChatAnswer
+from ftui.helper.chat_session import BASE, ChatSession
 from ftui.helper.client import Helper
-from ftui.launch.answering_sides import choose_device, find_sides
+from ftui.launch.answering_sides import Addressee, plan_answering
 from ftui.launch.prompt_file import Question, check_file
 from ftui.launch.transcript import Exchange, add_exchange, describe_exchange, new_transcript
-from ftui.profile.schema import Profile
+from ftui.runs.requests import SamplingKeys
 from ftui.runs.run_folder import Run
 
 from ..drawing.chat_lines import Said, conversation_lines, conversation_title, token_lines
@@ -38,6 +38,7 @@ class ChatScreen(CanvasScreen[None]):
         Binding("ctrl+t", "tokens", "tokens", key_display="^t", tooltip="How likely each token was", id="tokens"),
         Binding("ctrl+f", "file", "file", key_display="^f", tooltip="Ask the prompts of a file", id="file"),
         Binding("ctrl+n", "restart", "new", key_display="^n", tooltip="Begin again", id="new"),
+        Binding("ctrl+g", "engine", "engine", key_display="^g", tooltip="The run itself answers, or not", id="engine"),
         Binding("pageup", f"scroll(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} lines up", id="page-up"),
         Binding("pagedown", f"scroll({PAGE})", "page down", show=False, tooltip=f"{PAGE} lines down", id="page-down"),
         Binding("left", "token(-1)", "left", show=False, tooltip="The token before", id="left", priority=True),
@@ -48,6 +49,7 @@ class ChatScreen(CanvasScreen[None]):
     def __init__(self, run: Run, checkpoint: str | None = None) -> None:
         super().__init__()
         self._run, self._checkpoint, self._against = run, checkpoint, ""
+        self._through: str | None = None
         self._helper = Helper()
         self._session: ChatSession | None = None
         self._doing, self._problem = "starting ...", ""
@@ -90,25 +92,23 @@ class ChatScreen(CanvasScreen[None]):
     async def _load(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            profile, sides, device, reason = await asyncio.to_thread(self._find)  # which reads all bytes of the weights
+            plan = await asyncio.to_thread(plan_answering, self._addressee())  # which reads all bytes of the weights
             session = await asyncio.to_thread(
-                ChatSession, self._helper, profile, sides, device=device,
-                on_detail=lambda detail: loop.call_soon_threadsafe(self._tell, detail),
-            )  # fmt: skip
+                plan.open, self._helper, lambda detail: loop.call_soon_threadsafe(self._tell, detail)
+            )
         except FtuiError as error:
             self._problem = f"{error.message} {error.hint}".strip()
         else:
             session.restart(self._system)
             self._session, self._said, self._last = session, [], []
-            if reason:
-                stage(self).say(reason)
+            if plan.reason and self.is_attached:
+                stage(self).say(plan.reason)
         self._doing = ""
         if self.is_attached:
             self.draw()
 
-    def _find(self) -> tuple[Profile, list[Side], str | None, str]:
-        profile, sides = find_sides(self._run, self._checkpoint, self._against or None)
-        return profile, sides, *choose_device(self._run, profile, None)
+    def _addressee(self) -> Addressee:
+        return Addressee(self._run, self._checkpoint, self._against or None, through=self._through)
 
     def _tell(self, detail: str) -> None:
         self._doing = detail
@@ -150,6 +150,8 @@ class ChatScreen(CanvasScreen[None]):
             self._said[-1] = Said(text, [a.text for a in answers], [not a.is_complete for a in answers])
             self._last, self._cursor = answers, 0
             self._keep(describe_exchange(self._run.name, session, text, answers, sampling))
+            if session.voice.cost and self.is_attached:
+                stage(self).say(f"{session.voice.cost}.")
         finally:
             self._is_answering = False
             if self.is_attached:
@@ -193,7 +195,7 @@ class ChatScreen(CanvasScreen[None]):
         from .dialogs import prompt
 
         def show(path: Path) -> None:
-            question = Question(self._run, self._checkpoint, self._against or None, path)
+            question = Question(self._addressee(), path)
             self.app.push_screen(AnswersScreen(question, self._helper))
 
         if not self._is_answering:
@@ -202,6 +204,11 @@ class ChatScreen(CanvasScreen[None]):
     def action_beside(self) -> None:
         if not self._is_answering:
             self._against = "" if self._against else BASE
+            self._open()
+
+    def action_engine(self) -> None:
+        if not self._is_answering:
+            self._through = None if self._through else "engine"
             self._open()
 
     def action_tokens(self) -> None:

@@ -1,51 +1,29 @@
 """`ftui ask RUN --prompts FILE`: the answers of what a run has trained to prompts of a file, written as they come."""
 
 import sys
-from collections.abc import Collection
-from contextlib import closing
 from pathlib import Path
 
 from ftui.cli.terminal import LiveOutput, has_screen
+from ftui.cli.trained.answering import AnsweringOptions, address, answering, read_sampling
 from ftui.errors import FINISHED, DataError, UsageError
-from ftui.helper.chat_facts import check_sampling
-from ftui.helper.chat_session import ChatSession
-from ftui.helper.client import Helper
-from ftui.launch.answering_sides import choose_device, find_sides
 from ftui.launch.prompt_file import Question, read_prompts
 from ftui.launch.transcript import Exchange, add_exchange, describe_exchange
-from ftui.runs.run_folder import find_run
 from ftui.text import shown
 
 
-def ask(
-    name: str, prompts: Path, against: str | None, out: Path | None, device: str | None, max_new_tokens: int,
-    screen: bool, allow: Collection[str], temperature: float, top_p: float, top_k: int, min_p: float,
-    repetition_penalty: float, seed: int,
-) -> int:  # fmt: skip
+def ask(options: AnsweringOptions, prompts: Path, out: Path | None, screen: bool) -> int:
     """Ask every prompt by itself, of one side or two; print the answers, and add them to `out` as JSON lines.
 
     Raises:
-        FtuiError: there is no such run or file, or the model cannot be loaded here.
+        FtuiError: there is no such file, and see `answering`.
 
     Returns:
         That of a data error where the template takes one of the prompts not.
     """
-    name, _, checkpoint = name.partition("@")
-    run = find_run(name)
-    sampling = check_sampling(
-        temperature=temperature, top_p=top_p, top_k=top_k, min_p=min_p, repetition_penalty=repetition_penalty,
-        seed=seed, max_new_tokens=max_new_tokens,
-    )  # fmt: skip
     if screen:
-        return _show(Question(run, checkpoint or None, against, prompts, out, device, sampling, tuple(allow)))
-    profile, sides = find_sides(run, checkpoint or None, against)
-    device, reason = choose_device(run, profile, device)
-    lines = read_prompts(prompts)
-    if reason:
-        print(f"{reason} --device cuda shares its GPU.")
-    code = FINISHED
-    with closing(Helper(allow)) as helper, LiveOutput(sys.stdout) as output:
-        session = ChatSession(helper, profile, sides, device=device, on_detail=output.draw)
+        return _show(Question(address(options), prompts, out, read_sampling(options), tuple(options.allow)))
+    lines, code = read_prompts(prompts), FINISHED
+    with answering(options) as (run, session, sampling), LiveOutput(sys.stdout) as output:
         for number, line in enumerate(lines, start=1):
             session.restart(line.system)
             output.draw(f"{number} of {len(lines)} ...")
@@ -58,7 +36,7 @@ def ask(
             exchange = describe_exchange(run.name, session, line.prompt, answers, sampling)
             if out is not None:
                 add_exchange(out, exchange)
-            output.print("\n".join(exchange_lines(number, exchange)))
+            output.print("\n".join(exchange_lines(number, exchange, session.voice.cost)))
     return code
 
 
@@ -71,10 +49,10 @@ def _show(question: Question) -> int:
     return open_answers(question)
 
 
-def exchange_lines(number: int, exchange: Exchange) -> list[str]:
-    """A prompt and its answers, as they are printed."""
+def exchange_lines(number: int, exchange: Exchange, cost: str) -> list[str]:
+    """A prompt, its answers and what they cost, as they are printed."""
     lines = [f"[{number}] {exchange.prompt}"]
     for answer in exchange.answers:
         cut = "" if answer.is_complete else f" (cut off after {answer.num_tokens} tokens)"
         lines.append(f"  {answer.of}{cut}: {shown(answer.text.strip(), newlines=True)}")
-    return [*lines, ""]
+    return [*lines, *([f"  ({cost})"] if cost else []), ""]

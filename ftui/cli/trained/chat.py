@@ -1,18 +1,17 @@
 """`ftui chat RUN`: talk with what a run has trained, and with its base or another checkpoint beside it."""
 
 import sys
-from collections.abc import Collection, Sequence
-from contextlib import closing, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from threading import Thread
 
-from ftui.cli.terminal import LiveOutput
+from ftui.cli.trained.answering import AnsweringOptions, answering
 from ftui.errors import FINISHED, FtuiError
-from ftui.helper.chat_facts import ChatAnswer, SamplingKeys, check_sampling
+from ftui.helper.chat_facts import ChatAnswer
 from ftui.helper.chat_session import ChatSession
-from ftui.helper.client import Helper
-from ftui.launch.answering_sides import choose_device, find_sides
 from ftui.launch.transcript import add_exchange, describe_exchange, new_transcript
-from ftui.runs.run_folder import Run, find_run
+from ftui.runs.requests import SamplingKeys
+from ftui.runs.run_folder import Run
 from ftui.text import complaint, shown
 
 HELP = (
@@ -20,32 +19,17 @@ HELP = (
 )
 
 
-def chat(
-    name: str, against: str | None, system: str | None, device: str | None, max_new_tokens: int,
-    allow: Collection[str], temperature: float, top_p: float, top_k: int, min_p: float, repetition_penalty: float,
-    seed: int,
-) -> int:  # fmt: skip
+def chat(options: AnsweringOptions, system: str | None) -> int:
     """Read lines, answer each, until the input ends; the transcript is in the run's folder chats/.
 
     Raises:
-        FtuiError: there is no such run, or the model cannot be loaded here.
+        FtuiError: see `answering`.
     """
-    name, _, checkpoint = name.partition("@")
-    run = find_run(name)
-    profile, sides = find_sides(run, checkpoint or None, against)
-    device, reason = choose_device(run, profile, device)
-    sampling = check_sampling(
-        temperature=temperature, top_p=top_p, top_k=top_k, min_p=min_p, repetition_penalty=repetition_penalty,
-        seed=seed, max_new_tokens=max_new_tokens,
-    )  # fmt: skip
-    if reason:
-        print(f"{reason} --device cuda shares its GPU.")
-    with closing(Helper(allow)) as helper:
-        with LiveOutput(sys.stdout) as output:
-            session = ChatSession(helper, profile, sides, device=device, on_detail=output.draw)
+    with answering(options) as (run, session, sampling):
         session.restart(system)
         facts = session.facts
-        print(f"{run.name}: {' and '.join(side.title for side in sides)}, {facts.precision} on {shown(facts.device)}")
+        sides = " and ".join(side.title for side in session.sides)
+        print(f"{run.name}: {sides}, {facts.precision} on {shown(facts.device)}")
         if not facts.is_chat:
             print("It has no chat template: it goes on with your text.")
         print(HELP, flush=True)
@@ -98,6 +82,8 @@ class Conversation:
         for answer in exchange.answers:
             if not answer.is_complete:
                 print(f"({answer.of} was cut off after {answer.num_tokens} tokens)")
+        if self._session.voice.cost:
+            print(f"({self._session.voice.cost})")
         sys.stdout.flush()
 
     def _say(self, text: str) -> list[ChatAnswer]:

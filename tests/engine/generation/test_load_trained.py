@@ -103,4 +103,4 @@ def test_turns_are_heard_with_what_was_said_before(tmp_path: Path, model_folder:
     )
     for token in kept.tokens:
         assert sum(probability for _, probability in token.likeliest) <= 1 + 1e-6
-        assert token.likeliest == tuple(sorted(token.likeliest, key=lambda one: -one[1]))
+        assert token.likeliest == sorted(token.likeliest, key=lambda one: -one[1])

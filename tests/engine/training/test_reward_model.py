@@ -443,7 +443,7 @@ def test_it_answers_no_prompts(model_folder: Path, rows: Path) -> None:
     generator: Any = SimpleNamespace(profile=rm(model_folder, rows))
     nothing: Any = None
     handler = RequestHandler(
-        nothing, nothing, nothing, nothing, nothing, nothing, cast(Any, inbox), nothing, generator, nothing
+        nothing, nothing, nothing, nothing, nothing, nothing, cast(Any, inbox), nothing, generator, nothing, nothing
     )
     handler.handle(GenerateSamples(id="1", attempt=1, token="", prompts=("Why?",)))
     assert refusals == ["a reward model gives scores, and answers no prompts"]

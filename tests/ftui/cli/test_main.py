@@ -140,8 +140,9 @@ def test_the_options_of_a_command_are_the_parameters_of_its_handler(command: str
     module, _, name = options.pop("handler").partition(":")
     parameters = inspect.signature(getattr(import_module(f"ftui.cli.{module}"), name)).parameters
     optional = {name for name, parameter in parameters.items() if parameter.default is not inspect.Parameter.empty}
-    assert options.keys() - {"verb"} <= parameters.keys(), "every option has an effect"
-    assert parameters.keys() - optional <= options.keys(), "every parameter is given"
+    shared = parameters["options"].annotation.__annotations__ if "options" in parameters else {}
+    assert options.keys() - {"verb"} <= parameters.keys() | shared.keys(), "every option has an effect"
+    assert parameters.keys() - optional - {"options"} <= options.keys(), "every parameter is given"
 
 
 def test_every_command_has_its_handler_looked_at() -> None:

@@ -10,7 +10,7 @@ from ftui.engine.models import methods
 from ftui.engine.system import device as hardware
 from ftui.engine.system.device import Hardware
 from ftui.estimate import disk
-from ftui.estimate.closed_form import host_memory, memory
+from ftui.estimate.closed_form import FRAGMENTED, LIBRARIES, answering_memory, host_memory, memory
 from ftui.estimate.result import PARTS
 from ftui.estimate.setup import TrainingSetup, build_setup
 from ftui.estimate.states import MOMENTS
@@ -144,3 +144,18 @@ def test_disk_of_a_run() -> None:
     assert disk.checkpoint_bytes(full) == pytest.approx(3 * weights, rel=0.01)
     told = disk.run_bytes(full, 3)
     assert told == pytest.approx(5 * 3 * weights + weights, rel=0.01)  # three, the best, one in writing, the result
+
+
+def test_memory_of_a_process_that_answers() -> None:
+    """Llama-3-8B: 8,030,261,248 weights, and 128 KiB of keys and values a token, as its makers' figures have it."""
+    card = find_card("rtx4090")
+    lora, full = setup(), setup(adapter={"method": "full"})
+    weights, token = 8_030_261_248, 128 << 10
+    held = card.context + LIBRARIES
+    least = (2 * weights + 4096 * token) * FRAGMENTED + held
+    assert least < answering_memory(lora, 4096) < least + 2 * GiB
+    two = answering_memory(lora, 4096, 2) - answering_memory(lora, 4096)
+    assert 4096 * token < two / FRAGMENTED < 4096 * token + GiB, "the base stands once in memory"
+    assert answering_memory(setup(adapter={"method": "qlora"}), 4096) < 9 * GiB
+    assert answering_memory(full, 4096) > 6 * weights, "float32, and what autocast makes of it"
+    assert answering_memory(full, 4096, 2) > 10 * weights, "two models"

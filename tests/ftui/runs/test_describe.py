@@ -341,4 +341,4 @@ def test_a_request_is_called_by_the_command_that_sends_it(kind: type[ControlRequ
     """In the event of a refusal, whatever the verb in the run's files is."""
     record = ControlRefused(request="x", verb=str(kind.__struct_config__.tag), step=3, reason="no")
     (line,) = describe.event_lines(record)
-    assert line.split()[0] in {*RUN_VERBS, *CHECKPOINT_VERBS, "set"} - {"hold"}, line
+    assert line.split()[0] in {*RUN_VERBS, *CHECKPOINT_VERBS, "set", "ask"} - {"hold"}, line

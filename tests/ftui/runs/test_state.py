@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ftui.runs.events import (
     Adopted,
+    Answered,
     AnyRecord,
     CheckpointRejected,
     CheckpointRemoved,
@@ -120,6 +121,9 @@ def test_time_left_does_not_count_holds() -> None:
     before = folded(*begun, *held(101.0, 104.0), make_step(1, time=110.0), make_step(2, time=120.0))
     between = folded(*begun, make_step(1, time=110.0), *held(111.0, 511.0), make_step(2, time=520.0))
     assert eta_seconds(plain) == eta_seconds(before) == eta_seconds(between) == 10 / 100 * 1800
+    asked = [Answered(request="", step=1, seconds=4.0, num_tokens=9, attempt=1, time=115.0 + 4 * n) for n in range(100)]
+    often = folded(*begun, make_step(1, time=110.0), *asked, make_step(2, time=520.0))
+    assert eta_seconds(often) == 10 / 100 * 1800, "however many answers training stood still for"
 
 
 def test_time_left_is_unknown_when_the_clock_was_set_back() -> None:

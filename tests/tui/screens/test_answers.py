@@ -10,6 +10,7 @@ import pytest
 from textual.widgets import Input
 
 from ftui.launch import answering_sides
+from ftui.launch.answering_sides import Addressee
 from ftui.launch.prompt_file import Question
 from ftui.runs.run_folder import Run
 from ftui.tui.drawing.answer_lines import answer_screen
@@ -68,14 +69,14 @@ def test_prompts_are_asked_and_two_answers_compared(run: Run, tmp_path: Path, wi
         await shown.press("escape")
         assert not shown.shows(AnswersScreen)
 
-    watch(Question(run, None, "base", write(tmp_path / "p.jsonl", PROMPTS), out), act, (width, 24))
+    watch(Question(Addressee(run, against="base"), write(tmp_path / "p.jsonl", PROMPTS), out), act, (width, 24))
     assert [json.loads(line)["prompt"] for line in out.read_text().splitlines()] == ["first", "second", "third"]
 
 
 def test_what_is_stopped_is_gone_on_with_and_nothing_is_asked_twice(run: Run, tmp_path: Path) -> None:
     """An answer that is stopped in its middle is none; what `out` holds is shown again, of the same weights only."""
     out, prompts = tmp_path / "answers.jsonl", [PROMPTS[0], {"prompt": "on and on"}, PROMPTS[2]]
-    question = Question(run, None, None, write(tmp_path / "p.jsonl", prompts), out)
+    question = Question(Addressee(run), write(tmp_path / "p.jsonl", prompts), out)
 
     async def stop(shown: ShownApp) -> None:
         await shown.until(lambda: "1 of 3 answered" in shown.text())
@@ -97,13 +98,13 @@ def test_what_is_stopped_is_gone_on_with_and_nothing_is_asked_twice(run: Run, tm
     watch(question, go_on)
     asked = [json.loads(line)["prompt"] for line in out.read_text().splitlines()]
     assert asked == ["first", "second", "third"]
-    watch(Question(run, None, "base", question.prompts, out), go_on)
+    watch(Question(Addressee(run, against="base"), question.prompts, out), go_on)
     assert len(out.read_text().splitlines()) == 6, "of two sides nothing was there"
 
     async def read(shown: ShownApp) -> None:
         await shown.until(lambda: "6 of 6 answered, 3 differ" in shown.text())
 
-    watch(Question(run, None, None, out), read)
+    watch(Question(Addressee(run), out), read)
 
 
 def test_a_conversation_opens_a_file(run: Run, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_a_file_that_is_none_of_prompts_says_where(run: Run, tmp_path: Path, tex
     async def act(shown: ShownApp) -> None:
         await shown.until(lambda: words in " ".join(shown.text().split()))
 
-    watch(Question(run, None, None, path), act, (200, 24))
+    watch(Question(Addressee(run), path), act, (200, 24))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,70 @@
+"""What `ftui chat` and `ftui ask` begin with: the run, its weights, who computes, how answers are drawn."""
+
+import sys
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
+from typing import Protocol
+
+from ftui.cli.terminal import LiveOutput
+from ftui.helper.chat_facts import check_sampling
+from ftui.helper.chat_session import ChatSession
+from ftui.helper.client import Helper
+from ftui.launch.answering_sides import Addressee, plan_answering
+from ftui.runs.requests import SamplingKeys
+from ftui.runs.run_folder import Run, find_run
+from ftui.text import shown
+
+SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "max_new_tokens")
+HOW_ELSE = "--device cpu or cuda, and --through engine, choose otherwise."
+
+
+class AnsweringOptions(Protocol):
+    """The options that both commands have."""
+
+    name: str
+    against: str | None
+    device: str | None
+    through: str | None
+    most_seconds: float
+    allow: Collection[str]
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    repetition_penalty: float
+    seed: int
+    max_new_tokens: int
+
+
+def address(options: AnsweringOptions) -> Addressee:
+    """Whom the command line asks.
+
+    Raises:
+        UsageError: there is no such run.
+    """
+    name, _, checkpoint = options.name.partition("@")
+    return Addressee(
+        find_run(name), checkpoint or None, options.against, options.device, options.through, options.most_seconds
+    )
+
+
+def read_sampling(options: AnsweringOptions) -> SamplingKeys:
+    """How answers are to be drawn. Raises `UsageError` for a number that is out of its bounds."""
+    return check_sampling(**{key: getattr(options, key) for key in SAMPLING})
+
+
+@contextmanager
+def answering(options: AnsweringOptions) -> Iterator[tuple[Run, ChatSession, SamplingKeys]]:
+    """A session with what was asked for on the command line (`_add_answering` of ftui/cli/arguments.py).
+
+    Raises:
+        FtuiError: there is no such run or checkpoint, a number is out of its bounds, or the model cannot be loaded.
+    """
+    whom, sampling = address(options), read_sampling(options)
+    plan = plan_answering(whom, sampling.max_new_tokens)
+    if plan.reason:
+        print(f"{shown(plan.reason)} {HOW_ELSE}", flush=True)
+    with closing(Helper(options.allow)) as helper:
+        with LiveOutput(sys.stdout) as output:
+            session = plan.open(helper, output.draw)
+        yield whom.run, session, sampling
