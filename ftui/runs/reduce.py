@@ -51,11 +51,10 @@ from ftui.runs.events import (
     Step,
     Warned,
 )
-from ftui.runs.state import Evaluation, Push, Restart, RunState, SampleAnswer, SavedCheckpoint
+from ftui.runs.state import Evaluation, Push, Restart, RunState, SampleAnswer, SavedCheckpoint, with_pause
 
 LEAVING = ("stop", "park", "abort")  # requests that end the attempt
 EVALUATIONS_KEPT = 16  # enough to fall back on when a resume drops the newest; status.json is written every second
-PAUSES_KEPT = 64
 RESTARTS_KEPT = 16  # more than follow one another
 PUSHES_KEPT = 8
 RANK_FAILED = re.compile(r"rank \d+ failed: ")
@@ -109,10 +108,10 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
                 None if record.phase != "held" else record.time if state.paused_since is None else state.paused_since
             )
             if state.paused_since is not None and since is None:
-                state = _with_pause(state, state.paused_since, record.time)
+                state = with_pause(state, state.paused_since, record.time)
             return replace(state, phase=record.phase, detail=record.detail, paused_since=since)
         case Answered():
-            return _with_pause(state, record.time - record.seconds, record.time)
+            return with_pause(state, record.time - record.seconds, record.time)
         case Warned():
             return replace(state, warning=record.message)
         case Stalled():
@@ -123,15 +122,6 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
         case RunFinished() | RunStopped() | RunFailed():
             return _with_ending(state, record)
     return state
-
-
-def _with_pause(state: RunState, begin: float, end: float) -> RunState:
-    """One more time in which no step was taken; where there are many, the two oldest become one that is as long."""
-    pauses = [*state.pauses, (begin, end)]
-    if len(pauses) > PAUSES_KEPT:
-        (first, first_end), (second, second_end), *others = pauses
-        pauses = [(second - (first_end - first), second_end), *others]
-    return replace(state, pauses=pauses)
 
 
 def _is_closed(state: RunState) -> bool:

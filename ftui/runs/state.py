@@ -8,6 +8,8 @@ from ftui.errors import STOPPED, DiskError, DiskFullError
 from ftui.runs.events import Phase, Reproducibility
 from ftui.system.process_id import Identity
 
+PAUSES_KEPT = 64
+
 
 class Evaluation(msgspec.Struct, frozen=True):
     """An evaluation's loss (`None` when it was not finite) and other measures. `requested`: an extra one."""
@@ -201,6 +203,15 @@ def read_losses(state: RunState) -> Losses:
     not_finite = {"train": "loss" in state.non_finite, "eval": last is not None and last.loss is None}
     names = [name for name, bad in not_finite.items() if bad]
     return Losses(state.loss, last.loss if last else None, last.step if last else None, names)
+
+
+def with_pause(state: RunState, begin: float, end: float) -> RunState:
+    """One more time in which no step was taken; where there are many, the two oldest become one that is as long."""
+    pauses = [*state.pauses, (begin, end)]
+    if len(pauses) > PAUSES_KEPT:
+        (first, first_end), (second, second_end), *others = pauses
+        pauses = [(second - (first_end - first), second_end), *others]
+    return msgspec.structs.replace(state, pauses=pauses)
 
 
 def eta_seconds(state: RunState) -> float | None:
