@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from ftui.errors import DiskFullError, FtuiError
-from ftui.helper.chat_facts import SamplingKeys
+from ftui.launch.answering_sides import Addressee
 from ftui.launch.long_job import LongJob
 from ftui.launch.prompt_file import Question
 from ftui.launch.transcript import Exchange, SideAnswer, add_exchange
+from ftui.runs.requests import SamplingKeys
 from ftui.runs.run_folder import Run, all_runs
 from ftui.tui.render.glyphs import ASCII, BLOCK, UNICODE
 from ftui.tui.screens.answers import AnswersScreen
@@ -202,7 +203,7 @@ def test_answers_side_by_side(size: str, tmp_path: Path, same_picture: SamePictu
 
     async def main() -> str:
         async with shown_app(size=SIZES[size]) as shown:
-            await shown.app.push_screen(AnswersScreen(Question(Run(tmp_path / "mine"), None, None, path)))
+            await shown.app.push_screen(AnswersScreen(Question(Addressee(Run(tmp_path / "mine")), path)))
             await shown.until(lambda: "3 of 3 answered" in shown.text())
             return picture(shown.app)
 
