@@ -18,6 +18,7 @@ from ftui.helper.merge_facts import DType, MergeChoice
 from ftui.helper.progress_text import BYTES
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import MANIFEST, Manifest, StagedExport, exporting, read_manifest
+from ftui.system.checked_write import write_hashed
 from ftui.system.files import make_private_folder
 from ftui.system.scratch import scratch
 from ftui.system.user_folders import cache_folder
@@ -31,7 +32,7 @@ from ..services.profile_text import given_profile
 from ..services.progress import Progress
 from ..system.environment import versions
 from ..system.memory import spare_host_bytes
-from .certificate import certify, measure_reference, why_not_measured
+from .gguf_certificate import certify, measure_reference, why_not_measured
 from .modelfile import find_family, modelfile
 from .sample_texts import comparison_texts
 from .vocabulary import Vocabulary
@@ -182,8 +183,7 @@ class GgufExport:
             base = file
             if self._request.alone:  # its base is needed as a file, too
                 base = work / "base.gguf"
-                with base.open("wb") as out:
-                    out.writelines(self._counted(model_pieces(model, "base"), model.num_bytes))
+                write_hashed(base, self._counted(model_pieces(model, "base"), model.num_bytes))
             self._report("measuring with llama.cpp")
             certificate = certify(
                 base, self._request.kind, tokenizer, model.vocabulary, reference, samples.texts, samples.name,

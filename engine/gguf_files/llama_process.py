@@ -11,9 +11,12 @@ import threading
 import traceback
 import urllib.request
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import msgspec
+
+from ftui.system.files import replace_file
 
 
 class Questions(msgspec.Struct, frozen=True):
@@ -54,7 +57,7 @@ def main(arguments: list[str]) -> None:
     tokens = [_tokens(server.listening_address, text) for text in questions.texts]
     plain = _tokens(server.listening_address, "a")[-1]
     likeliest = [_likeliest(server, prompt, questions.num_likeliest, plain) for prompt in questions.prompts]
-    Path(arguments[1]).write_bytes(msgspec.json.encode(Answers(tokens, likeliest)))
+    replace_file(Path(arguments[1]), msgspec.json.encode(Answers(tokens, likeliest)))
     sys.stdout.flush()
     os._exit(0)  # the library's threads may not end
 
@@ -62,6 +65,12 @@ def main(arguments: list[str]) -> None:
 def _end_with_input() -> None:
     """Whoever asks keeps the input open."""
     sys.stdin.buffer.read()
+    os._exit(1)
+
+
+def _end_with(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Errors are told last: the library would go on printing while it ends."""
+    traceback.print_exception(kind, error, trace)
     os._exit(1)
 
 
@@ -89,8 +98,5 @@ def _likeliest(server: Any, prompt: list[int], number: int, plain: int) -> dict[
 
 
 if __name__ == "__main__":
-    try:
-        main(sys.argv[1:])
-    except Exception:  # told last: the library would go on printing while it ends
-        traceback.print_exc()
-        os._exit(1)
+    sys.excepthook = _end_with
+    main(sys.argv[1:])

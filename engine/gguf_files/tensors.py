@@ -17,7 +17,7 @@ from ftui.errors import ModelError
 from ftui.models.model_files import read_tensors_of
 
 from ..merging.stored_tensors import weight_files
-from .architectures import Architecture, Array, frequency_divisors
+from .gguf_architectures import Architecture, Array, frequency_divisors
 
 Kind = GGMLQuantizationType
 KINDS = {"f16": Kind.F16, "bf16": Kind.BF16, "q8_0": Kind.Q8_0}

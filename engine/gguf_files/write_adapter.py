@@ -17,7 +17,7 @@ from transformers import AutoConfig
 from ftui.errors import ModelError
 
 from ..models.adapter_files import ADAPTER, CONFIG
-from .architectures import Architecture, Array, find_architecture
+from .gguf_architectures import Architecture, Array, find_architecture
 from .tensors import KINDS, PlannedTensor, arrange, stored_values
 from .write_model import file_pieces
 

@@ -11,7 +11,7 @@ from gguf import GGUFWriter, LlamaFileType
 from gguf.gguf_writer import WriterState
 from transformers import AutoConfig
 
-from .architectures import Architecture, Array, find_architecture, write_header
+from .gguf_architectures import Architecture, Array, find_architecture, write_header
 from .tensors import KINDS, Kind, PlannedTensor, plan_tensors, read_pieces
 from .vocabulary import Vocabulary, read_vocabulary, write_vocabulary
 

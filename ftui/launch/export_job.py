@@ -13,10 +13,11 @@ from ftui.helper.gguf_facts import ExportRequest, ExportResult, Kind
 from ftui.launch.long_job import LongJob, Rows, disk_line
 from ftui.launch.open_run import stored_profile
 from ftui.models.model_files import CONFIG, read_tensors_of
-from ftui.models.safetensors_header import StoredTensor
 from ftui.profile.schema import Profile
+from ftui.runs.events import RunStarted
+from ftui.runs.journal import Tail
 from ftui.runs.manifest import MANIFEST
-from ftui.runs.run_folder import find_run
+from ftui.runs.run_folder import Run, find_run
 from ftui.text import shown
 from ftui.units import size
 
@@ -43,7 +44,7 @@ def export_job(name: str, kind: Kind, *, alone: bool = False, out: Path | None =
     plan = [("writes", str(target / request.file_name)), ("stored in", kind)]
     if request.is_adapter and not alone:
         plan.append(("merges first", "into a folder that is deleted afterwards"))
-    plan.append(_disk_line(request, profile))
+    plan.append(_disk_line(request))
 
     def run(helper: Helper, on_detail: OnDetail) -> Rows:
         answer = helper.ask("export_gguf", on_detail=on_detail, request=msgspec.to_builtins(request), profile=profile)
@@ -95,18 +96,16 @@ def _refuse_other(target: Path) -> None:
         raise UsageError(f"{target} exists, and is no export.", hint="--out names a new folder for the file.")
 
 
-def _disk_line(request: ExportRequest, profile: Profile | None) -> tuple[str, str]:
-    """For a base on the hub the process asks again, once it knows its size."""
-    folder = Path(request.weights)
-    if request.is_adapter and profile is not None:
-        folder = Path(str(profile.model.name_or_path))
-    numbers = _count(read_tensors_of(folder, is_complete=False)) if folder.is_dir() else 0
+def _disk_line(request: ExportRequest) -> tuple[str, str]:
+    """What is written at most; the process asks again, once it knows the size exactly."""
+    if request.run is None:
+        tensors = read_tensors_of(Path(request.weights), is_complete=False)
+        numbers = sum(prod(tensor.shape) for tensor in tensors.values())
+    else:
+        started = (record for record in Tail(Run(Path(request.run)).journal).read() if isinstance(record, RunStarted))
+        numbers = next((record.total_parameters for record in started), 0)
     per_number = BYTES_OF[request.kind] + (MERGE_BYTES if request.is_adapter else 0.0)
     return disk_line(Path(request.target).parent, int(numbers * per_number) + HEAD_BYTES)
-
-
-def _count(tensors: Mapping[str, StoredTensor]) -> int:
-    return sum(prod(tensor.shape) for tensor in tensors.values())
 
 
 def result_rows(result: ExportResult) -> Rows:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from ftui.engine.gguf_files.certificate import why_not_measured
+from ftui.engine.gguf_files.gguf_certificate import why_not_measured
 from tests.support.tiny import make_tokenizer
 
 needs_llama = pytest.mark.skipif(why_not_measured() is not None, reason=str(why_not_measured()))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ftui.engine.gguf_files import certificate, export_file, tensors
+from ftui.engine.gguf_files import export_file, gguf_certificate, tensors
 from ftui.engine.gguf_files.export_file import GgufExport, export_gguf
 from ftui.errors import DiskFullError, ModelError
 from ftui.helper.gguf_facts import ExportRequest
@@ -71,14 +71,14 @@ def test_without_the_library_it_says_what_was_not_measured(
 
 
 def test_what_the_library_needs_is_asked_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificate, "find_spec", lambda name: object())
-    monkeypatch.setattr(certificate, "machine", lambda: "x86_64")
-    monkeypatch.setattr(certificate, "cpu_flags", lambda: {"sse4_2", "avx", "f16c"})
-    assert "has no avx2, bmi2, fma" in str(certificate.why_not_measured())
-    monkeypatch.setattr(certificate, "cpu_flags", lambda: certificate.INSTRUCTIONS)
-    assert certificate.why_not_measured() is None
-    monkeypatch.setattr(certificate, "find_spec", lambda name: None)
-    assert "finetune-tui[gguf]" in str(certificate.why_not_measured())
+    monkeypatch.setattr(gguf_certificate, "find_spec", lambda name: object())
+    monkeypatch.setattr(gguf_certificate, "machine", lambda: "x86_64")
+    monkeypatch.setattr(gguf_certificate, "cpu_flags", lambda: {"sse4_2", "avx", "f16c"})
+    assert "has no avx2, bmi2, fma" in str(gguf_certificate.why_not_measured())
+    monkeypatch.setattr(gguf_certificate, "cpu_flags", lambda: gguf_certificate.INSTRUCTIONS)
+    assert gguf_certificate.why_not_measured() is None
+    monkeypatch.setattr(gguf_certificate, "find_spec", lambda name: None)
+    assert "finetune-tui[gguf]" in str(gguf_certificate.why_not_measured())
 
 
 def test_a_full_disk_is_told_before_anything_is_written(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from ftui.engine.gguf_files.certificate import ask_llama, compose
+from ftui.engine.gguf_files.gguf_certificate import ask_llama, compose
 from ftui.engine.gguf_files.llama_process import Questions
 from ftui.engine.gguf_files.pre_tokenizers import LLAMA3, QWEN2
 from ftui.engine.gguf_files.sample_texts import CODE, NUMBERS, WORDS, comparison_texts

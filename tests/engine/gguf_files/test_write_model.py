@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ftui.engine.gguf_files import tensors
-from ftui.engine.gguf_files.architectures import ARCHITECTURES
-from ftui.engine.gguf_files.certificate import NUM_ASKED, ask_llama, largest_difference, measure_reference
+from ftui.engine.gguf_files.gguf_architectures import ARCHITECTURES
+from ftui.engine.gguf_files.gguf_certificate import NUM_ASKED, ask_llama, largest_difference, measure_reference
 from ftui.engine.gguf_files.llama_process import Questions
 from ftui.engine.gguf_files.write_model import model_pieces, plan_model
 from ftui.errors import ModelError

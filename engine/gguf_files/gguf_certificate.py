@@ -1,6 +1,7 @@
 """Whether llama.cpp answers with a GGUF file as transformers does with what it was made from."""
 
 import importlib.metadata
+import os
 import subprocess
 import sys
 import unicodedata
@@ -18,6 +19,7 @@ from ftui.errors import ModelError
 from ftui.hardware.cpu import cpu_flags
 from ftui.helper.gguf_facts import GgufCertificate
 from ftui.supervisor.engine_process import clean_environment
+from ftui.system.files import open_private, replace_file
 from ftui.system.scratch import scratch
 
 from .llama_process import Answers, Questions
@@ -126,14 +128,16 @@ def ask_llama(questions: Questions, file: Path) -> Answers:
     """
     with scratch("gguf") as folder:
         asked, answered, output = folder / "questions.json", folder / "answers.json", folder / "output"
-        asked.write_bytes(msgspec.json.encode(questions))
+        replace_file(asked, msgspec.json.encode(questions))
         command = [sys.executable, "-P", "-m", "ftui.engine.gguf_files.llama_process", str(asked), str(answered)]
-        with output.open("wb") as stream:
-            process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=stream, stderr=stream, env=clean_environment()
-            )
-            with process:  # its input stays open for as long as this process lives
+        printed = open_private(output, os.O_WRONLY)
+        try:
+            with subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=printed, stderr=printed, env=clean_environment()
+            ) as process:  # its input stays open for as long as this process lives
                 code = process.wait()
+        finally:
+            os.close(printed)
         if code == 0 and answered.is_file():
             return msgspec.json.decode(answered.read_bytes(), type=Answers)
         lines = output.read_text(errors="backslashreplace").strip().splitlines()[-LAST_LINES:]
