@@ -1,9 +1,10 @@
 """A base as a quantised run computes with it: each weight packed by bitsandbytes and made whole again."""
 
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import BitsAndBytesConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 from transformers.quantizers.auto import AutoHfQuantizer
@@ -52,3 +53,23 @@ def dequantised(
         raise ModelError("A weight is NaN or infinite once it has been quantised.")
     result: Tensor = (whole.T if turned else whole).contiguous().cpu()
     return result
+
+
+def compute_in_floats(model: nn.Module) -> None:
+    """Let the packed layers of a model compute in float32 with their weights made whole.
+
+    LLM.int8 rounds the inputs of a layer, too, where no gradient is needed: no weights of a merged model could show
+    that.
+    """
+    from bitsandbytes import functional
+    from bitsandbytes.nn.modules import Linear4bit, Linear8bitLt
+
+    def whole(layer: Any, inputs: Tensor) -> Tensor:
+        weight = functional.int8_vectorwise_dequant(layer.weight.data, layer.weight.SCB)
+        return nn.functional.linear(inputs, weight.to(inputs.dtype), layer.bias)
+
+    for layer in model.modules():
+        if isinstance(layer, Linear4bit):
+            layer.compute_dtype, layer.compute_type_is_set = torch.float32, True
+        elif isinstance(layer, Linear8bitLt):
+            layer.forward = partial(whole, layer)  # type: ignore[method-assign]

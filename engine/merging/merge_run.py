@@ -33,6 +33,7 @@ from ..system.environment import versions
 from ..system.memory import spare_host_bytes
 from .adapter_merge import AdapterMerge
 from .certificate import Measured, choose_rows, compare, measure, release
+from .dequantise import compute_in_floats
 from .merged_model import Base, MergedModel
 from .readme import readme
 from .start import begin
@@ -220,10 +221,7 @@ class Merge:
         fit_embeddings(model, start.loaded.encoder.tokenizer, start.loaded.new_token_ids)
         if quantised:
             keep_layout(model)
-        layers: Any = model.modules()
-        for layer in layers:
-            if hasattr(layer, "compute_dtype"):  # of bitsandbytes in 4 bits
-                layer.compute_dtype, layer.compute_type_is_set = torch.float32, True
+            compute_in_floats(model)
         for weight in model.parameters():
             if not is_packed(weight):
                 weight.data = weight.data.float()

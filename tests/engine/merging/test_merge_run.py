@@ -1,21 +1,32 @@
 """Whole merges of what runs have trained: certified, published, and loaded by plain transformers."""
 
 import json
+import os
+import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, GenerationConfig
 
 from ftui.engine.generation.load_trained import load_trained
+from ftui.engine.merging import merge_run
+from ftui.engine.merging.adapter_merge import AdapterMerge
 from ftui.engine.merging.merge_run import Merge
+from ftui.engine.models.adapter_files import ADAPTER
+from ftui.errors import ModelError
 from ftui.helper.merge_facts import Certificate, MergeChoice, MergeResult
 from ftui.profile.layers import resolve
+from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import fault, read_manifest
 from ftui.runs.run_folder import Run
+from ftui.system import checked_write
 from ftui.system.files import read_json
+from tests.support.murder import kill_at
 from tests.support.tiny import chats, make_profile, preference_pairs, train_run, write_rows
 
 IDS = torch.arange(3, 51).reshape(3, 16)
@@ -85,3 +96,139 @@ def test_a_published_folder_loads_with_the_logits_of_base_and_adapter(
     assert tokenizer.chat_template and ("<new>" in tokenizer.get_vocab()) == (kind == "new tokens")
     assert GenerationConfig.from_pretrained(out).eos_token_id == tokenizer.eos_token_id
     assert f"{certificate.agreement.loss_merged:.4f}" in (out / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_reward_model_scores_as_it_did(trained: Callable[[str], Run], tmp_path: Path) -> None:
+    run, out = trained("rm"), tmp_path / "out"
+    agreement = merge(run, out).certificate.agreement
+    assert agreement.mean_kl is None and agreement.logit_difference < 1e-3
+    model = AutoModelForSequenceClassification.from_pretrained(out)
+    assert model.config.num_labels == 1 and model.config.pad_token_id is not None
+    weights = load_file(run.final / "adapter_model.safetensors")
+    assert torch.equal(model.score.weight, weights["base_model.model.score.weight"])
+    assert "lm_head.weight" not in load_file(out / "model.safetensors")
+
+
+@pytest.mark.slow
+def test_a_quantised_base_is_merged_as_it_computes_and_the_other_merge_is_measured_beside_it(
+    trained: Callable[[str], Run], tmp_path: Path
+) -> None:
+    run = trained("qlora")
+    original = merge(run, tmp_path / "original", into="original").certificate
+    dequantised = merge(run, tmp_path / "dequantised").certificate
+    assert dequantised.into_dequantised is None and dequantised.agreement.mean_kl is not None
+    assert original.into_dequantised == dequantised.agreement
+    assert original.agreement.mean_kl is not None
+    assert original.agreement.mean_kl > 1e-4 > 1e-6 > dequantised.agreement.mean_kl
+    assert "into the dequantised base" in (tmp_path / "original" / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_base_in_8_bits_is_merged_as_it_computes(trained: Callable[[str], Run], tmp_path: Path) -> None:
+    agreement = merge(trained("8 bit"), tmp_path / "out").certificate.agreement
+    assert agreement.mean_kl is not None and agreement.mean_kl < 1e-4
+
+
+@pytest.mark.slow
+def test_what_is_not_what_was_trained_is_not_published(
+    trained: Callable[[str], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, target = trained("lora"), tmp_path / "exports" / "out"
+    merge(run, target)
+    old = read_manifest(target)
+
+    def lose(self: AdapterMerge, layer: Any, name: str, base: torch.Tensor) -> torch.Tensor:
+        return base
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AdapterMerge, "_merge", lose)  # a merge that forgets the adapter
+        for dtype, hint in (("fp32", "report"), ("fp16", "--dtype fp32"), ("bf16", "--dtype fp16")):
+            with pytest.raises(ModelError, match=r"is not what was trained: .*; evaluation loss \d") as caught:
+                merge(run, target, dtype)
+            assert hint in caught.value.hint
+            assert [path.name for path in target.parent.iterdir()] == ["out"] and read_manifest(target) == old
+    agreement = merge(run, target, "bf16").certificate.agreement
+    assert read_manifest(target) != old and agreement.mean_kl is not None and 0 < agreement.mean_kl < 1e-4
+
+
+def changed_base(run: Run, adapter: Path, model: Path) -> None:
+    (model / "config.json").write_text((model / "config.json").read_text() + "\n")
+
+
+def tensor_too_many(run: Run, adapter: Path, model: Path) -> None:
+    rewrite(
+        adapter, lambda tensors: tensors | {"base_model.model.model.layers.7.q_proj.lora_A.weight": torch.ones(4, 4)}
+    )
+
+
+def tensor_too_few(run: Run, adapter: Path, model: Path) -> None:
+    rewrite(adapter, lambda tensors: dict(list(tensors.items())[1:]))
+
+
+def tensor_of_another_shape(run: Run, adapter: Path, model: Path) -> None:
+    rewrite(adapter, lambda tensors: {name: tensor[..., :2].clone() for name, tensor in tensors.items()})
+
+
+def weight_not_finite(run: Run, adapter: Path, model: Path) -> None:
+    rewrite(adapter, lambda tensors: {name: tensor * torch.inf for name, tensor in tensors.items()})
+
+
+def rewrite(adapter: Path, change: Callable[[dict[str, torch.Tensor]], dict[str, torch.Tensor]]) -> None:
+    save_file(change(load_file(adapter / ADAPTER)), adapter / ADAPTER)
+
+
+REFUSED = [
+    (changed_base, "is not the one that was trained on"), (tensor_too_many, "that the merge would not use"),
+    (tensor_too_few, "lacks "), (tensor_of_another_shape, "has the shape"), (weight_not_finite, "NaN, infinite"),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("spoil", "message"), REFUSED)
+def test_what_is_refused(
+    spoil: Callable[[Run, Path, Path], None], message: str, trained: Callable[[str], Run], tmp_path: Path
+) -> None:
+    run, adapter, model = trained("lora"), tmp_path / "final", tmp_path / "base"
+    shutil.copytree(run.final, adapter)
+    base = Path(str(resolve(run.profile).profile.model.name_or_path))
+    text = run.profile.read_text()
+    try:
+        shutil.copytree(base, model)
+        run.profile.write_text(text.replace(str(base), str(model)))
+        spoil(run, adapter, model)
+        with pytest.raises(ModelError, match=message):
+            merge(run, tmp_path / "exports" / "out", source=adapter)
+    finally:
+        run.profile.write_text(text)
+    assert not list((tmp_path / "exports").glob("*")) if (tmp_path / "exports").exists() else True
+
+
+KILLS: list[tuple[Any, str, int, bool]] = [
+    (checked_write, "write_all", 1, False), (checked_write, "write_all", 4, True),
+    (checked_write, "write_all", 30, True), (merge_run, "measure", 2, False), (merge_run, "readme", 1, True),
+    (checkpoint_folders, "write_manifest", 1, False), (checkpoint_folders, "write_manifest", 1, True),
+    (checkpoint_folders, "rename_folder", 1, False), (checkpoint_folders, "rename_folder", 1, True),
+    (checkpoint_folders, "rename_folder", 2, True), (checkpoint_folders, "discard", 1, True),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_kill_anywhere_leaves_a_whole_folder_or_none(trained: Callable[[str], Run], tmp_path: Path) -> None:
+    run, target = trained("lora"), tmp_path / "exports" / "out"
+    seals = set()
+    for owner, name, number, after in KILLS:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                kill_at(owner, name, number, after=after)
+                merge(run, target)
+            finally:
+                os._exit(1)  # it should have been killed
+        assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL, (name, number)
+        if target.exists():
+            assert fault(target) is None, (name, number)
+            seals.add(read_manifest(target).seal)
+    merge(run, target)
+    seals.add(read_manifest(target).seal)
+    assert [path.name for path in target.parent.iterdir()] == ["out"] and len(seals) >= 1
