@@ -41,7 +41,7 @@ def check_profile(profile: Profile, folder_or_config: Any, hardware: Hardware) -
         The model on the `meta` device; `None` for one that brings its own code, which is only run to train it.
 
     Raises:
-        HardwareError, ModelError, DataError, UsageError: what a run of the profile on this hardware would fail with.
+        HardwareError, ModelError, DataError, ProfileError: what a run of the profile on this hardware would fail with.
     """
     check_machine(profile.train, hardware)
     check_target(profile.push)

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> int:
         run.check()
         push_result(run, None, stored_profile(run).push, lambda detail: None, unless_done=True)
     except FtuiError as error:
-        print(error.message, error.hint, sep="\n", file=sys.stderr)
+        print(error.message, file=sys.stderr)  # the hint stands in pushes.jsonl
         return error.exit_code
     return 0
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ftui.errors import FtuiError, LostRunError, PushError, UsageError
+from ftui.errors import FtuiError, LostRunError, ProfileError, PushError, UsageError
 from ftui.profile.sections.push_target import PushSection, Target, parse_target
 from ftui.runs.events import PushBegan, Pushed, PushFailed
 from ftui.runs.journal import Tail, Writer
@@ -20,14 +20,14 @@ def check_target(section: PushSection) -> None:
     """Refuse, before anything is paid for, what the push at the end of the run would be refused for.
 
     Raises:
-        UsageError: no token, no right, no program, or a folder that is not to be written to.
+        ProfileError: no token, no right, no program, or a folder that is not to be written to.
     """
     if section.to is None:
         return
     try:
         _check(parse_target(section.to), must_answer=False)
     except UsageError as error:
-        raise UsageError(f"push.to: {error.message}", hint=error.hint) from error
+        raise ProfileError(f"push.to: {error.message}", hint=error.hint) from error
 
 
 def _check(target: Target, *, must_answer: bool) -> None:

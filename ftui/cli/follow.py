@@ -76,6 +76,6 @@ def conclude(run: Run, state: RunState, profile: Profile, lines: LiveOutput) -> 
         rate, scores = profile.train.learning_rate, profile.gives_scores
         for line in describe.summary(run, state, learning_rate=rate, gives_scores=scores):
             lines.print(line)
-        for line in describe_push(run, state, profile):
+        for line in describe_push(run, state, profile.push.to):
             lines.print(line)
     return PREEMPTED_NOT_SAVED if state.exit_code is None else state.exit_code

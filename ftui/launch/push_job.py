@@ -12,7 +12,6 @@ from ftui.helper.client import Helper, OnDetail
 from ftui.launch.long_job import LongJob, Rows, disk_line
 from ftui.launch.open_run import stored_profile
 from ftui.profile.consent import check_push_command
-from ftui.profile.schema import Profile
 from ftui.profile.sections.push_target import COMMAND, HUB, PushSection, parse_target
 from ftui.runs.events import Pushed
 from ftui.runs.manifest import read_manifest
@@ -118,11 +117,11 @@ def result_rows(pushed: Pushed) -> Rows:
     return [*rows, ("commit", pushed.commit)] if pushed.commit else rows
 
 
-def describe_push(run: Run, state: RunState, profile: Profile) -> list[str]:
-    """The line about the push at the end of a run that has finished, where its profile asks for one."""
-    if profile.push.to is None or state.phase != "finished":
+def describe_push(run: Run, state: RunState, target: str | None) -> list[str]:
+    """The line about the push at the end of a run that has finished, where its profile names a target."""
+    if target is None or state.phase != "finished":
         return []
-    to = redact(profile.push.to)
+    to = redact(target)
     last = next((push for push in reversed(state.pushes) if (push.to, push.what) == (to, FINAL)), None)
     again = f"`ftui push {run.name}` goes on"
     if last is not None and last.place:

@@ -126,6 +126,7 @@ REFUSED: dict[str, tuple[int, str, Sections]] = {
         32, "would never be trained",
         {"adapter": FREEZE | {"trainable_layers": 1}, "model": {"extra_special_tokens": ["<|tool|>"]}},
     ),
+    "a program to push with": (30, "push.to: There is no program", {"push": {"to": "command:no-such {folder}"}}),
     "longer rows than the model sees": (31, "the model sees at most", {"data": {"max_length": 900_000}}),
 }  # fmt: skip
 

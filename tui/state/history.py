@@ -1,4 +1,4 @@
-"""What happened in a run, read from its journal and its supervisor's: marks for the chart and events in plain words.
+"""What happened in a run, from its journal, its supervisor's and its pushes: marks for a chart, events in plain words.
 
 The state (`ftui.runs.state`) remembers the newest few of each; a chart wants them all. Everything here is bounded.
 """
@@ -22,6 +22,8 @@ from ftui.runs.events import (
     MicroBatchChanged,
     Noted,
     PhaseChanged,
+    Pushed,
+    PushFailed,
     Restarting,
     RunFailed,
     RunFinished,
@@ -48,6 +50,7 @@ TONES: dict[type, str] = {
     MicroBatchChanged: "warn",
     RunFailed: "bad", Stalled: "bad", Restarting: "warn", ControlApplied: "loss", ControlRefused: "warn",
     RunFinished: "good", RunStopped: "good", EngineEnded: "bad",
+    Pushed: "good", PushFailed: "bad",
 }  # fmt: skip
 """The style of each kind of event; the others are plain text."""
 
@@ -93,7 +96,7 @@ class History:
     """Follows the rare records of a run; `look` takes in one more piece."""
 
     def __init__(self, run: Run) -> None:
-        self._tails = (Tail(run.journal), Tail(run.supervisor_log))
+        self._tails = (Tail(run.journal), Tail(run.supervisor_log), Tail(run.pushes))
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.evaluations: list[EvaluationMark] = []
         self.attempt_starts: list[AttemptStart] = []

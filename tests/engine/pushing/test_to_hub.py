@@ -9,7 +9,7 @@ from huggingface_hub import constants
 
 from ftui.engine.pushing import to_hub
 from ftui.engine.pushing.push_result import check_target, push_result
-from ftui.errors import FtuiError, PushError, UsageError
+from ftui.errors import FtuiError, ProfileError, PushError, UsageError
 from ftui.profile.sections.push_target import PushSection
 from ftui.runs.events import PushBegan, Pushed, PushFailed
 from ftui.runs.journal import Tail
@@ -147,7 +147,7 @@ def test_what_would_be_refused_at_the_end_is_refused_before(
     if token is not None:
         monkeypatch.setenv("HF_TOKEN", token)
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match=r"push\.to: .*" + words):
+    with pytest.raises(ProfileError, match=r"push\.to: .*" + words):
         check_target(PushSection(to=to if to.startswith("command") else to.format(folder=tmp_path)))
 
 

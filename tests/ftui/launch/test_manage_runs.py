@@ -16,6 +16,8 @@ from ftui.launch.manage_runs import archive, describe_removal, plan_removal, rem
 from ftui.launch.open_run import create, locate_run, open_run, stored_profile
 from ftui.profile.layers import resolve
 from ftui.runs.checkpoint_folders import checkpoints_in, exporting, fault, link_copy, read_manifest
+from ftui.runs.events import PushBegan
+from ftui.runs.journal import encode
 from ftui.runs.run_folder import Run, all_runs, find_run, runs_root
 from ftui.runs.status import read_status
 from ftui.system.files import UnsafePathError, try_lock
@@ -100,9 +102,12 @@ def test_a_run_that_is_running_is_left_alone(act: Callable[[Run], Any]) -> None:
     with pytest.raises(UsageError, match="living is running") as refusal:
         act(living)
     assert "`ftui stop living`" in refusal.value.hint and is_whole(living) and names_left() == ["living"]
+    living.pushes.write_bytes(encode(PushBegan(to="/x", what="final", seal="")))
+    with pytest.raises(UsageError, match="living is being pushed"):
+        act(living)
 
 
-@pytest.mark.parametrize("lock", ["supervisor.lock", "engine.lock", "trackers/wandb.lock"])
+@pytest.mark.parametrize("lock", ["supervisor.lock", "engine.lock", "push.lock", "trackers/wandb.lock"])
 @pytest.mark.parametrize("act", [remove, archive, lambda run: rename(run, "other")])
 def test_a_run_that_is_in_use_is_left_alone(run: Run, act: Callable[[Run], Any], lock: str) -> None:
     run.trackers.mkdir()

@@ -4,8 +4,9 @@ import pytest
 
 from ftui.errors import DiskFullError, FtuiError, UsageError
 from ftui.launch.long_job import LongJob
-from ftui.launch.push_job import push_job
+from ftui.launch.push_job import describe_push, push_job
 from ftui.runs.run_folder import Run
+from ftui.runs.state import Push, RunState
 from ftui.system import volume
 from tests.support.shelf import finished, opened, saved
 
@@ -49,3 +50,19 @@ def test_a_run_without_a_result_names_the_way(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no final/ yet") as caught:
         push_job(str(run.folder), "hub:me/mine")
     assert "ftui push young@checkpoint-N" in caught.value.hint
+
+
+@pytest.mark.parametrize(("push", "words"), [
+    (None, "to hub:me/mine has not ended: `ftui push mine` goes on"),
+    (Push("hub:me/mine", "final"), "to hub:me/mine has not ended"),
+    (Push("hub:me/mine", "final", problem="No room."), "failed: No room. `ftui push mine` goes on"),
+    (Push("hub:me/mine", "final", place="https://there", commit="c0ffee"), "https://there (commit c0ffee)"),
+    (Push("hub:me/mine", "checkpoint-8", place="https://there"), "to hub:me/mine has not ended"),
+    (Push("/elsewhere", "final", place="/elsewhere"), "to hub:me/mine has not ended"),
+])  # fmt: skip
+def test_the_last_lines_of_a_run_say_what_became_of_its_push(run: Run, push: Push | None, words: str) -> None:
+    state = RunState(phase="finished", pushes=[] if push is None else [push])
+    assert describe_push(run, state, None) == []
+    (line,) = describe_push(run, state, "hub:me/mine")
+    assert words in line
+    assert describe_push(run, RunState(phase="stopped"), "hub:me/mine") == []

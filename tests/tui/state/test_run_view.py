@@ -15,6 +15,8 @@ from ftui.runs.events import (
     ControlRefused,
     EngineEnded,
     PhaseChanged,
+    PushBegan,
+    PushFailed,
     Record,
     Telemetry,
     Warned,
@@ -61,6 +63,15 @@ def test_progress_is_one_event_that_moves(tmp_path: Path) -> None:
         "paused · no room",
         "paused · no room",
     ]
+
+
+def test_a_push_is_among_the_events(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    records = (PushBegan(to="/x", what="final", seal=""), PushFailed(to="/x", what="final", message="no room"))
+    run.pushes.write_bytes(b"".join(map(encode, records)))
+    history = history_of(tmp_path)
+    told = [(event.text, event.tone) for event in history.events]
+    assert told == [("pushing final to /x", "text"), ("push to /x failed: no room", "bad")]
 
 
 def test_history_is_one_line(tmp_path: Path) -> None:
