@@ -94,6 +94,7 @@ def test_what_is_asked_is_checked_while_it_is_typed(run: Run, planned: list[tupl
     assert planned == [("push", "mine", "hub:me/it")]
 
 
+@pytest.mark.slow
 def test_what_was_made_before_can_be_pushed(
     run: Run, planned: list[tuple[str, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

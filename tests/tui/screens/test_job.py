@@ -44,17 +44,16 @@ def merge(half: str | None = None) -> LongJob:
     return LongJob("merge mine@final", PLAN, run)
 
 
-def watch(make: Callable[[], LongJob], act: Callable[[ShownApp], Awaitable[None]], width: int = 80) -> None:
+def watch(make: Callable[[], LongJob], act: Callable[[ShownApp], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with shown_app(size=(width, 24)) as shown:
+        async with shown_app() as shown:
             await shown.app.push_screen(JobScreen("merge", "merge mine", make))
             await act(shown)
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_work_is_planned_done_and_told(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_is_planned_done_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, HELPER)
 
     async def act(shown: ShownApp) -> None:
@@ -72,7 +71,7 @@ def test_work_is_planned_done_and_told(width: int, monkeypatch: pytest.MonkeyPat
         await shown.press("escape")
         assert not shown.shows(JobScreen)
 
-    watch(merge, act, width)
+    watch(merge, act)
 
 
 def test_a_long_result_is_read_to_its_end() -> None:
@@ -100,6 +99,7 @@ def test_work_that_keeps_what_it_has_says_so() -> None:
     assert any("Stopped. What is measured is kept." in part for part in text)
 
 
+@pytest.mark.slow
 def test_it_is_stopped_after_a_question_and_leaves_nothing_half_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

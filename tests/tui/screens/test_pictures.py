@@ -141,7 +141,7 @@ def test_checkpoints(size: str, at_home: Path, recorded: Recorded, same_picture:
     same_picture(f"checkpoints-{size}", drawn("c", run=run, size=size, clock=clock_of(run)))
 
 
-@pytest.mark.parametrize("size", ["60x20", "80x24"])
+@pytest.mark.parametrize("size", ["80x24"])
 def test_menu_of_what_to_make(size: str, at_home: Path, recorded: Recorded, same_picture: SamePicture) -> None:
     run = recorded("wiki-style-finished")
     same_picture(f"after-menu-{size}", drawn("c", "e", run=run, size=size, clock=clock_of(run)))
@@ -167,8 +167,9 @@ def course_of(phase: Phase) -> JobCourse:
     return course
 
 
-@pytest.mark.parametrize("size", ["60x20", "80x24", "120x40"])
-@pytest.mark.parametrize("phase", ["ready", "working", "done", "failed"])
+@pytest.mark.parametrize(("phase", "size"), [
+    ("ready", "80x24"), ("working", "80x24"), ("working", "120x40"), ("done", "80x24"), ("failed", "60x20"),
+])  # fmt: skip
 def test_long_work(phase: Phase, size: str, same_picture: SamePicture) -> None:
     def make() -> LongJob:
         raise FtuiError("never begun")
@@ -194,7 +195,7 @@ ANSWERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("size", ["60x20", "80x24", "120x40"])
+@pytest.mark.parametrize("size", ["80x24", "120x40"])
 def test_answers_side_by_side(size: str, tmp_path: Path, same_picture: SamePicture) -> None:
     path = tmp_path / "answers.jsonl"
     for prompt, *texts in ANSWERS:
