@@ -3,7 +3,6 @@ from pathlib import Path
 import pytest
 
 from ftui.errors import DataError
-from ftui.helper.chat_facts import SamplingKeys
 from ftui.helper.chat_session import Side
 from ftui.launch.prompt_file import (
     PromptLine,
@@ -13,6 +12,7 @@ from ftui.launch.prompt_file import (
     read_prompts_and_answers,
 )
 from ftui.launch.transcript import Exchange, SideAnswer, add_exchange
+from ftui.runs.requests import SamplingKeys
 
 
 def answered(prompt: str, seal: str = "ab", *, turn: int = 1, seed: int = 0) -> Exchange:
