@@ -54,7 +54,7 @@ class ShownApp:
     def text(self) -> str:
         return "\n".join(self.lines())
 
-    async def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> None:
         """Wait for it, as long as the screens need to look at their files again."""
         for _ in range(int(seconds / 0.05)):
             if condition():

@@ -79,13 +79,16 @@ DEEP: dict[str, tuple[str, str, dict[str, Any]]] = {
     "experts, LoRA": ("qwen3_moe", "a100-80", {"adapter": {"method": "lora"}}),
     "CPU": ("HuggingFaceTB/SmolLM2-135M-Instruct", "cpu", {"adapter": {"method": "lora"}}),
 }
+LONG = ("70 B, QLoRA", "windows, LoRA")  # a third of a minute each; what is new in them, a small model has above
 
 
 @pytest.mark.parametrize("name", DEEP)
 def test_the_answer_of_models_that_people_train_is_that_of_the_full_depth(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     """The whole of it: parts, range, phase, and what glibc's heap holds on a CPU."""
+    if name in LONG and not request.config.getoption("--trials"):
+        pytest.skip("--trials 1")
     monkeypatch.setattr("ftui.engine.simulate.profile_memory.resident_bytes", lambda folder, threads: 400 * MiB)
     model, card, sections = DEEP[name]
     known = known_config(model)

@@ -65,7 +65,7 @@ class Shown:
         await self.pilot.pause()
 
     async def until(self, holds: Callable[[], object]) -> None:
-        for _ in range(200):
+        for _ in range(3000):
             if holds():
                 return
             await asyncio.sleep(0.02)

@@ -177,7 +177,7 @@ def test_the_palette_and_messages_show_foreign_text(name: str, monkeypatch: pyte
         await visit.shown.pilot.pause(0.2)
         await visit.look()
         visit.shown.app.post_message(Paste(text))
-        await visit.shown.pilot.pause(0.1)
+        await visit.shown.until(lambda: visit.shown.screen.query_one(Input).value != "evil")
         await visit.look(ours=False)  # an Input counts as its library does
         assert not steers(visit.shown.screen.query_one(Input).value)
 
@@ -222,7 +222,7 @@ def test_what_is_pasted_comes_in_visible() -> None:
         await visit.show(PromptScreen("?", "", str.strip))
         await visit.look(PromptScreen)
         visit.shown.app.post_message(Paste("a\x1b]52;c;eA==\x07\u202eb\rsecond line"))
-        await visit.shown.pilot.pause(0.1)
+        await visit.shown.until(lambda: visit.shown.screen.query_one(Input).value != "")
         assert visit.shown.screen.query_one(Input).value == "a\u241b]52;c;eA==\u2407\\u202eb"
 
     walk(None, "", play)

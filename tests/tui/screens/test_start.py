@@ -113,7 +113,7 @@ class Shown:
         return " ".join(self.text().split())
 
     async def until(self, holds: Callable[[], object]) -> None:
-        for _ in range(400):
+        for _ in range(3000):
             if holds():
                 return
             await asyncio.sleep(0.02)

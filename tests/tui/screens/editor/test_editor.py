@@ -456,7 +456,7 @@ def test_a_tier_lies_below_the_profile(at_home: Path) -> None:
             assert at.shows(ResolvedScreen) and at.screen.options.tier == "rtx4090"
             assert "over tier rtx4090" in at.words("body")
             await at.press("enter")
-            for _ in range(100):
+            for _ in range(3000):
                 await asyncio.sleep(0.02)
                 if at.shows(MonitorScreen):
                     break
