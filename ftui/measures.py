@@ -32,7 +32,7 @@ TEXT_MEASURES = {
     "bleu": Measure("bleu", "bleu", True, ("sft",)),
     "json_valid": Measure("valid json", "json", True, ("sft",)),
     "stopped": Measure("stop rate", "stopped", True, ("sft",)),
-    "num_tokens": Measure("tokens of an answer", "tokens", None, ("sft",)),
+    "num_tokens": Measure("answer tokens", "tokens", None, ("sft",)),
 }
 """What is measured of generated answers, by name, in the order in which it is shown.
 

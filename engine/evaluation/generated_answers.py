@@ -67,11 +67,12 @@ class AnswerMeasures:
         prompts = [Prompt(row.prompt) for row in rows]
         file = AnswerFile(self.run, step, self.events)
         with closing(file), self.generator.answer_ids(prompts, self.rows.max_new_tokens) as answers:
-            for answer in answers:
+            for number, answer in enumerate(answers, start=1):
                 line = self._describe(rows[answer.number], answer)
                 file.write(line)
                 scores[answer.number] = line.scores
                 num_missing += answer.ending == "memory"
+                self.events.progress(detail=f"{number} of {len(rows)} rows answered")
         if num_missing:
             self.events.warn(f"{num_missing} of {len(rows)} answers at step {step} do not fit into memory")
             return {}

@@ -42,12 +42,15 @@ def start_two(
     ]
 
 
+GENERATE = ("eval.generate=true", "eval.generate_max_new_tokens=4")
+
+
 @pytest.mark.parametrize("more", [(), STAGES], ids=["plain", "curriculum"])
 def test_two_ranks_train_as_one_process_does(
     more: tuple[str, ...], bench_source: Path, memory: Path, zygote: Zygote
 ) -> None:
     bench = bench_at(bench_source, memory / "bench")
-    still = ("adapter.lora_dropout=0.0", *more)  # each rank draws its own
+    still = ("adapter.lora_dropout=0.0", *GENERATE, *more)  # each rank draws its own
     alone, team = opened(bench, "alone", *still), opened(bench, "team", *still, *TWO)
     assert zygote.start(alone, bench.env).wait() == 0, tail_of(alone)
     assert [engine.wait() for engine in start_two(zygote, bench, team)] == [0, 0], tail_of(team)
@@ -65,6 +68,8 @@ def test_two_ranks_train_as_one_process_does(
     for name, tensor in weights[0].items():
         np.testing.assert_allclose(weights[1][name], tensor, atol=1e-4, err_msg=name)
     assert next(r for r in records(team) if isinstance(r, RunStarted)).effective_batch == 4
+    first = [(run.evaluations / "step-0.jsonl").read_bytes() for run in (alone, team)]
+    assert first[0] == first[1] and first[0], "rank 0 answers, as one process does"
 
 
 SEVERAL = ('preference.loss_type=["sigmoid", "bco_pair", "sft"]', "preference.loss_weights=[0.8, 0.2, 1.0]")
@@ -168,7 +173,7 @@ def test_a_halved_micro_batch_compares_the_same_answers(
 
 def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, memory: Path, zygote: Zygote) -> None:
     bench = bench_at(bench_source, memory / "bench")
-    whole, cut = opened(bench, "whole", *TWO), opened(bench, "cut", *TWO)
+    whole, cut = opened(bench, "whole", *TWO, *GENERATE), opened(bench, "cut", *TWO, *GENERATE)
     assert [engine.wait() for engine in start_two(zygote, bench, whole)] == [0, 0], tail_of(whole)
     for attempt, (victim, place) in enumerate([(1, ["backward", 7]), (0, ["optimizer", 9])], start=1):
         engines = start_two(zygote, bench, cut, attempt, hooks={"kill": place}, victim=victim)
@@ -181,6 +186,8 @@ def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, memory:
     last = cut.checkpoints / f"checkpoint-{max(s.step for s in steps(cut))}"
     assert (last / "resume" / "rng-1.safetensors").exists()
     same_runs(cut, whole)
+    answers = [{path.name: path.read_bytes() for path in run.evaluations.iterdir()} for run in (cut, whole)]
+    assert answers[0] == answers[1] and len(answers[0]) > 2
 
 
 @pytest.mark.parametrize(("what", "codes"), [("sum", [0, 0]), ("update", [41, LOST_RANK])])

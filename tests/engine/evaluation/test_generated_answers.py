@@ -12,19 +12,19 @@ from rouge_score.rouge_scorer import RougeScorer
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ftui.engine.data.tokens.encode import Sequence
+from ftui.engine.data.load_rows import DataSplit
+from ftui.engine.data.tokens.encode import Encoder, Sequence
 from ftui.engine.evaluation import generated_answers
 from ftui.engine.evaluation.generated_answers import AnsweredRow, AnswerFile
-from ftui.engine.evaluation.rows_to_answer import split_answer
+from ftui.engine.evaluation.rows_to_answer import describe_rows, split_answer
 from ftui.engine.generation import answer_prompts
 from ftui.engine.generation.decode import decode
 from ftui.engine.runtime.event_writer import EventWriter
-from ftui.engine.training.prepare import prepare
 from ftui.errors import DataError
 from ftui.runs.events import EvaluationDone, RunFinished, Warned
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
-from tests.support.tiny import chats, column, make_profile, train_run, write_rows
+from tests.support.tiny import chats, column, make_profile, make_tokenizer, seen, train_run, write_rows
 
 HELD_OUT = [{"messages": row["messages"][:2]} for row in chats(40)[24:]]
 STOPS = [2, 3]
@@ -186,23 +186,23 @@ def test_answers_that_the_disk_does_not_take_cost_a_warning(
     assert blocked or len(lines(run, 7)) == 1
 
 
-@pytest.mark.slow
-def test_rows_whose_answer_is_cut_are_not_asked(tmp_path: Path, model_folder: Path) -> None:
-    rows, held_out = write_rows(tmp_path / "rows.jsonl", chats(24)), write_rows(tmp_path / "eval.jsonl", HELD_OUT)
+def test_rows_whose_answer_is_cut_are_not_asked(tmp_path: Path) -> None:
+    tokenizer: Any = make_tokenizer()
+    rows = write_rows(tmp_path / "rows.jsonl", HELD_OUT)
+    whole = [len(tokenizer.apply_chat_template(row["messages"])["input_ids"]) for row in HELD_OUT]
+    encoder = Encoder(tokenizer, "sft", frozenset(["<|im_end|>"]))
 
-    def prepared(max_length: int, **evaluation: Any) -> str:
-        profile = make_profile(
-            model_folder, rows, data={"eval": str(held_out), "max_length": max_length}, train={"max_steps": 1},
-            eval={"generate": True, **evaluation},
-        )  # fmt: skip
-        return "; ".join(prepare(profile, tmp_path / "cache", lambda detail: None).warnings)
+    def described(max_length: int, **evaluation: Any) -> str:
+        sequences = seen([rows], encoder, tmp_path / "cache", max_length=max_length)
+        split = DataSplit(sequences, np.arange(len(sequences)))
+        profile = make_profile(tmp_path, rows, data={"eval": str(rows)}, eval={"generate": True, **evaluation})
+        return "; ".join(describe_rows(profile, split, encoder.stop_ids))
 
-    assert "eval.generate" not in prepared(256)
-    tokenizer: Any = AutoTokenizer.from_pretrained(model_folder)
+    assert described(256) == ""
     lengths = [len(tokenizer(row["messages"][1]["content"])["input_ids"]) + 1 for row in HELD_OUT]
     number, longest = sum(length > 12 for length in lengths), max(lengths)
     expected = f"{number} of 16 evaluation rows have longer answers, up to {longest} tokens"
-    assert expected in prepared(256, generate_max_new_tokens=12)
-    assert "data.max_length cuts their answers" in prepared(40)
-    with pytest.raises(DataError, match="none of 16 evaluation rows has a prompt and a whole answer"):
-        prepared(14)
+    assert expected in described(256, generate_max_new_tokens=12)
+    assert "evaluation rows are not answered: data.max_length cuts their answers" in described(min(whole))
+    with pytest.raises(DataError, match=r"none of \d+ evaluation rows has a prompt and a whole answer"):
+        described(min(whole) - 3)
