@@ -129,7 +129,7 @@ class AnswersScreen(ListScreen[None]):
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> ChatSession:
         if self._plan.reason:
-            loop.call_soon_threadsafe(stage(self).say, self._plan.reason)
+            loop.call_soon_threadsafe(stage(self).note, self._plan.reason)
         return self._plan.open(self._helper, lambda detail: loop.call_soon_threadsafe(self._tell, detail))
 
     async def _ask(self, session: ChatSession, one: Asked) -> None:

@@ -53,6 +53,7 @@ class ChatScreen(CanvasScreen[None]):
         self._helper = Helper()
         self._session: ChatSession | None = None
         self._doing, self._problem = "starting ...", ""
+        self._reason = ""  # why it is this one that answers, and what that costs
         self._said: list[Said] = []
         self._last: list[ChatAnswer] = []
         self._system: str | None = None
@@ -101,8 +102,7 @@ class ChatScreen(CanvasScreen[None]):
         else:
             session.restart(self._system)
             self._session, self._said, self._last = session, [], []
-            if plan.reason and self.is_attached:
-                stage(self).say(plan.reason)
+            self._reason = plan.reason
         self._doing = ""
         if self.is_attached:
             self.draw()
@@ -251,7 +251,7 @@ class ChatScreen(CanvasScreen[None]):
             return token_lines(frame, self._last[0].tokens, self._cursor)
         if not self._said:
             kind = "Say something." if self._session.facts.is_chat else "It goes on with your text: no chat template."
-            return [[(f" {kind}", "muted")]]
+            return [*paragraph(self._reason, frame.width, "muted"), [(f" {kind}", "muted")]]
         lines = conversation_lines(frame, [side.title for side in self._session.sides], self._said)
         end = max(min(len(lines), frame.height), len(lines) - self._up)
         return lines[max(0, end - frame.height) : end]

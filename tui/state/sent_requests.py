@@ -53,9 +53,9 @@ class SentRequests(msgspec.Struct):
         """An answer, perhaps to one of them."""
         match record:
             case ControlApplied():
-                self._settle(record.request, "applied", describe.event_lines(record)[0])
+                self._settle(record.request, "applied", "".join(describe.event_lines(record)[:1]))
             case ControlRefused():
-                self._settle(record.request, "refused", describe.event_lines(record)[0])
+                self._settle(record.request, "refused", "".join(describe.event_lines(record)[:1]))
 
     def give_up(self) -> None:
         """The run has ended: it answers no more."""

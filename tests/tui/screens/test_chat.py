@@ -9,8 +9,12 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from ftui.helper.chat_facts import ChatAnswer, ModelFacts
+from ftui.helper.chat_session import Messages, Side
 from ftui.launch import answering_sides, transcript
+from ftui.launch.answering_way import Situation
 from ftui.profile.schema import Profile
+from ftui.runs.requests import SamplingKeys
 from ftui.runs.run_folder import Run
 from ftui.tui.app import FtuiApp
 from ftui.tui.render.canvas import Canvas
@@ -194,5 +198,41 @@ def test_a_reward_model_answers_nothing(
 
     async def act(shown: Shown) -> None:
         assert "has trained a reward model" in shown.text()
+
+    during(act)
+
+
+def test_a_run_in_training_answers_itself_and_says_what_that_costs(
+    during: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ctrl+g asks it; the reason does not go, however long it is."""
+
+    class EngineStandIn:
+        sides, facts, cost = (Side("step 12"),), ModelFacts("a GPU", "bf16", True, "ab"), ""
+
+        def __init__(self, run: Run, profile: Profile, **options: object) -> None:
+            pass
+
+        def answer(self, conversations: list[Messages], sampling: SamplingKeys, on_texts: object) -> list[ChatAnswer]:
+            self.cost = "training stood still for 2.2 s ($0.0012)"
+            return [ChatAnswer("as it is now", True, [])]
+
+        def stop(self) -> None:
+            pass
+
+    still = "training stands still for at most 1m 00s ($0.05) an answer"
+    at = Situation("mine", "cuda", needed=(1, 1), free=(9, 9), on_card=10, still=still)
+    monkeypatch.setattr(answering_sides, "_look", lambda *arguments: at)
+    monkeypatch.setattr(answering_sides, "EngineVoice", EngineStandIn)
+
+    async def act(shown: Shown) -> None:
+        assert " final " in shown.text("title") and "the run is slower meanwhile" in shown.text().replace("\n ", " ")
+        await shown.press("ctrl+g")
+        assert "step 12" in shown.text("title") and still in shown.text().replace("\n ", " ")
+        await shown.say("hello")
+        assert "as it is now" in shown.text() and "stood still for 2.2 s ($0.0012)" in shown.text("keys")
+        assert shown.transcript()[0]["answers"][0]["of"] == "step 12"  # type: ignore[index]
+        await shown.press("ctrl+g")
+        assert " final " in shown.text("title")
 
     during(act)
