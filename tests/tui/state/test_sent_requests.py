@@ -13,6 +13,6 @@ def test_any_answer_is_taken(tmp_path: Path) -> None:
     requests = SentRequests(Run(tmp_path), [SentRequest("mine", "pause", 0.0)])
     for kind in ControlRequest.__subclasses__():
         requests.take(ControlApplied(request="others", verb=str(kind.__struct_config__.tag), step=3))
-    assert requests.newest is not None and requests.newest.outcome == "sent"
+    assert [one.outcome for one in requests.all] == ["sent"]
     requests.take(ControlApplied(request="mine", verb="hold", step=3))
-    assert requests.newest.outcome == "applied" and requests.newest.words == "paused at step 3"
+    assert [(one.outcome, one.words) for one in requests.all] == [("applied", "paused at step 3")]
