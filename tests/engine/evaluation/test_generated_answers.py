@@ -2,6 +2,7 @@
 
 import errno
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rouge_score.rouge_scorer import RougeScorer
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from ftui.engine.check_profile import check_profile
 from ftui.engine.data.load_rows import DataSplit
 from ftui.engine.data.tokens.encode import Encoder, Sequence
 from ftui.engine.evaluation import generated_answers
@@ -20,7 +22,9 @@ from ftui.engine.evaluation.rows_to_answer import describe_rows, split_answer
 from ftui.engine.generation import answer_prompts
 from ftui.engine.generation.decode import decode
 from ftui.engine.runtime.event_writer import EventWriter
-from ftui.errors import DataError
+from ftui.engine.system.device import find_hardware
+from ftui.errors import DataError, HardwareError, ProfileError
+from ftui.profile.layers import resolve
 from ftui.runs.events import EvaluationDone, RunFinished, Warned
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
@@ -206,3 +210,36 @@ def test_rows_whose_answer_is_cut_are_not_asked(tmp_path: Path) -> None:
     assert "evaluation rows are not answered: data.max_length cuts their answers" in described(min(whole))
     with pytest.raises(DataError, match=r"none of \d+ evaluation rows has a prompt and a whole answer"):
         described(min(whole) - 3)
+
+
+@pytest.mark.parametrize(
+    ("keys", "complaint"),
+    [
+        ([], "generate = true needs evaluations: give data.eval"),
+        (["run.stage=dpo", "data.eval_num_rows=2"], "stage dpo does not train on these"),
+        (["data.eval_num_rows=2", "data.loss_on=everything"], "loss_on = 'everything' marks no answers"),
+        (["data.eval_num_rows=2", "eval.generate=false", "eval.metric_for_best_model=bleu"], "Set generate = true"),
+    ],
+)
+def test_a_profile_that_cannot_be_answered_is_refused(keys: list[str], complaint: str, tmp_path: Path) -> None:
+    profile = tmp_path / "p.toml"
+    profile.write_text('[run]\nstage = "sft"\n[model]\nname_or_path = "a/b"\n[data]\ntrain = "rows.jsonl"\n')
+    with pytest.raises(ProfileError, match=re.escape(complaint)):
+        resolve(profile, overrides=["eval.generate=true", *keys])
+    resolve(profile, overrides=["eval.generate=true", "data.eval_num_rows=2", "eval.metric_for_best_model=eval_bleu"])
+
+
+def test_a_measure_whose_library_is_missing_chooses_no_checkpoint(
+    tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ftui.engine.check_profile.why_missing", lambda: "sacrebleu is missing")
+    for metric in ("bleu", "rouge_l"):
+        profile = make_profile(
+            model_folder, tmp_path / "rows.jsonl", data={"eval": str(tmp_path / "rows.jsonl")},
+            eval={"generate": True, "metric_for_best_model": metric},
+        )  # fmt: skip
+        if metric == "rouge_l":
+            check_profile(profile, model_folder, find_hardware(profile))
+            continue
+        with pytest.raises(HardwareError, match="'bleu' needs the package sacrebleu"):
+            check_profile(profile, model_folder, find_hardware(profile))
