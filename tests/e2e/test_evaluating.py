@@ -1,5 +1,6 @@
 """`ftui evaluate` as people use it, on what a real run has trained and on plain models."""
 
+import asyncio
 import json
 import shutil
 from collections.abc import Iterator
@@ -9,12 +10,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from textual.widgets import Input
 
-from ftui.errors import FtuiError
+from ftui.errors import DiskFullError, FtuiError, UsageError
 from ftui.helper.client import Helper
 from ftui.launch.evaluation_job import EvaluationOptions, plan_evaluation
 from ftui.runs.events import EvaluationDone
+from ftui.tui.state.after_choices import Weights, choices_for
 from tests.support.bench import Workbench, bench_at, records
+from tests.support.shown_app import ShownApp, shown_app
 
 KEYS = ("eval.sample_prompts=[]", "adapter.lora_dropout=0.0", "checkpoint.save_steps=15")
 MEASURES = "def num_letters(answer, row):\n    return len(answer) / len(row['output'])\n"
@@ -164,3 +168,51 @@ def test_what_cannot_be_evaluated(trained: Workbench, helper: Helper) -> None:
         with pytest.raises(FtuiError) as error:
             evaluate(helper, name, **options)
         assert (error.value.exit_code, words in error.value.message) == (code, True), (name, options, error.value)
+
+
+def test_each_line_of_the_menu_says_what_room_it_takes(trained: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Evaluate, merge, export, push: each asks for its room before anything is written, and a full disk refuses it."""
+    weights, seen = Weights(trained.run("mine"), "final"), set()
+    texts = {"evaluate": "held_out.jsonl", "push": str(trained.folder / "out")}
+    for choice in choices_for(weights):
+        if choice.name == "merge into original":
+            with pytest.raises(UsageError, match="not quantised"):
+                choice.plan(weights, "")
+            continue
+        job = choice.plan(weights, texts.get(choice.what, ""))
+        assert "needed" in {row[0]: row[1] for row in job.plan}["disk"] and "mine" in job.title
+        with monkeypatch.context() as full:
+            full.setattr("ftui.system.volume.free_bytes", lambda folder: 10)
+            with pytest.raises(DiskFullError, match="10 B free"):
+                choice.plan(weights, texts.get(choice.what, ""))
+        seen.add(choice.what)
+    assert seen == {"evaluate", "merge", "export", "push"} and not (trained.folder / "out").exists()
+
+
+@pytest.mark.slow
+def test_the_screens_merge_and_push_what_was_merged(trained: Workbench) -> None:
+    out = trained.folder / "pushed"
+
+    async def act(shown: ShownApp) -> None:
+        await shown.until(lambda: "mine" in shown.text())
+        await shown.press("c")
+        await shown.until(lambda: "final" in shown.text())
+        await shown.press("e", *"fp32", "enter")
+        await shown.until(lambda: "enter start" in shown.text())
+        await shown.press("enter")
+        await shown.until(lambda: "done" in shown.text(), 60)
+        assert "logits" in shown.text() and "loss" in shown.text()
+        await shown.press("escape", "e", *"push final-fp32", "enter")
+        shown.app.screen.query_one(Input).value = str(out)
+        await shown.press("enter")
+        await shown.until(lambda: "enter start" in shown.text())
+        await shown.press("enter")
+        await shown.until(lambda: "every hash was asked for there" in shown.text(), 60)
+
+    async def main() -> None:
+        async with shown_app() as shown:
+            await act(shown)
+
+    asyncio.run(main())
+    merged = trained.run("mine").exports / "final-fp32" / "model.safetensors"
+    assert (out / "model.safetensors").read_bytes() == merged.read_bytes()
