@@ -5,7 +5,7 @@ Facts only. What was not measured is called so; a licence is for the owner of th
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from ftui.system.redact import redact
 
 NOT_MEASURED = "not measured"
 CARD = "README.md"
-CERTIFICATE = "CERTIFICATE.json"
+CERTIFICATE = "certificate.json"  # beside a merged model, or a GGUF file
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -105,13 +105,14 @@ def _front(facts: CardFacts) -> str:
 
 def _rows(facts: CardFacts) -> list[tuple[str, str]]:
     profile, start = facts.profile, facts.start
+    made_into = " as trained" if facts.certificate else ""  # nobody has evaluated what was made of it
     rows = [
         ("base model", _describe_base(profile)),
         ("stage, method", f"{profile.run.stage}, {profile.adapter.method}"),
         *([("score", facts.score)] if facts.score else []),
         *([("base stored in", _describe_bits(profile.adapter))] if profile.adapter.is_quantised else []),
         ("weights", facts.weights),
-        ("evaluation loss", f"{_figure(facts.loss_before)} at step 0, {_figure(facts.loss)} here"),
+        (f"evaluation loss{made_into}", f"{_figure(facts.loss_before)} at step 0, {_figure(facts.loss)} here"),
         *((MEASURES[name].short, _figure(facts.measures[name])) for name in OF_EVALUATIONS if name in facts.measures),
         ("learning rate", f"{profile.train.learning_rate:g}, {profile.train.lr_scheduler_type}"),
         ("effective batch", f"{profile.effective_batch if start is None else start.effective_batch}"),
@@ -128,12 +129,20 @@ def _rows(facts: CardFacts) -> list[tuple[str, str]]:
         )
     rows += [(f"fingerprint, {name.replace('_', ' ')}", f"`{value}`") for name, value in facts.fingerprints.items()]
     rows.append(("versions", ", ".join(f"{name} {number}" for name, number in facts.versions.items())))
-    rows += [(f"certificate, {name}", _certified(value)) for name, value in facts.certificate.items()]
-    return rows
+    return [*rows, *_certified(facts.certificate)]
 
 
-def _certified(value: object) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value).replace("|", "\\|")
+def _certified(certificate: Mapping[str, object], inside: str = "certificate,") -> Iterator[tuple[str, str]]:
+    """Its figures and words, without the lists in it, and without the folders of this disk."""
+    for name, value in certificate.items():
+        title = f"{inside} {name.replace('_', ' ')}"
+        if isinstance(value, dict):
+            yield from _certified(value, title)
+        elif isinstance(value, float):
+            yield title, f"{value:.4g}"
+        elif value is not None and not isinstance(value, list):
+            text = str(value)
+            yield title, (Path(text).name if text.startswith("/") else text).replace("|", "\\|")
 
 
 def _describe_base(profile: Profile) -> str:

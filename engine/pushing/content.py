@@ -19,7 +19,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class Content:
-    """Files by name with size and hash, read from `folder`; the card is made here where the folder has none.
+    """Files by name with size and hash, read from `folder`; the card is made here, but for final/, which has it.
 
     `what` is their name in the run: `final`, `checkpoint-120`, `exports/NAME`. `seal`: of their manifest.
     """
@@ -68,7 +68,7 @@ def find_content(run: Run, what: str | None) -> Content:
     manifest = read_manifest(folder)
     files = {name: entry for name, entry in manifest.files.items() if not name.startswith(RESUME)}
     card = None
-    if CARD not in files:
+    if CARD not in files or folder.parent == run.exports:  # that of an export knows nothing of the training
         card = write_card(read_facts(run, stored_profile(run), manifest, folder)).encode()
         files[CARD] = FileEntry(len(card), hashlib.sha256(card).hexdigest())
     name = folder.relative_to(run.folder).as_posix().removeprefix("checkpoints/")

@@ -17,7 +17,7 @@ from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.system.checked_write import Pieces, write_checked
 from ftui.system.files import try_lock
-from tests.engine.pushing.conftest import WEIGHTS
+from tests.engine.pushing.conftest import WEIGHTS, publish
 
 FILES = ["README.md", "adapter_config.json", "adapter_model.safetensors", "extra/note.txt"]
 
@@ -116,6 +116,20 @@ def test_a_card_has_measured_facts_only(run: Run, tmp_path: Path) -> None:
     for fact in ("3.5000 at step 0, 1.2500 here", "40 rows", "`da7a`", "torch 2.9", "AutoPeftModelForCausalLM"):
         assert fact in final
     assert "3.5000 at step 0, not measured here" in checkpoint and "step 4 of 8" in checkpoint
+
+
+def test_an_export_has_the_card_of_its_run_with_its_certificate(run: Run, tmp_path: Path) -> None:
+    def fill_export(folder: Path) -> None:
+        (folder / "model.safetensors").write_bytes(WEIGHTS)
+        (folder / "README.md").write_text("of the merge")
+        agreement = '"agreement": {"mean_kl": 3.25e-5, "top1": null}, "into_dequantised": null'
+        (folder / "certificate.json").write_text(f'{{"base": "/home/me/base", "rows": [1], {agreement}}}')
+
+    publish(run.exports / "final-bf16", fill=fill_export)
+    push(run, tmp_path / "x", "final-bf16")
+    card = (tmp_path / "x/README.md").read_text()
+    assert "| certificate, agreement mean kl | 3.25e-05 |" in card and "| certificate, base | base |" in card
+    assert "AutoModelForCausalLM" in card and "evaluation loss as trained" in card and "top1" not in card
 
 
 @pytest.mark.parametrize(
