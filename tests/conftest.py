@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # it loads torch: 3 s that a test of the screens, and the con
     from tests.support.bench import Workbench
 
 ROOT = Path(__file__).parent.parent
+MEMORY = Path("/dev/shm")
 WHOLE_PROGRAMS = ("tests/e2e/", "tests/faults/")
 SLOW = (
     *WHOLE_PROGRAMS,
@@ -44,6 +45,10 @@ settings.register_profile("whole", deadline=None)  # a busy machine is not a fai
 settings.register_profile("fast", deadline=None, max_examples=40)
 
 
+def is_room_in_memory() -> bool:
+    return os.access(MEMORY, os.W_OK | os.X_OK) and shutil.disk_usage(MEMORY).free >= 1 << 30
+
+
 def is_fast(config: pytest.Config) -> bool:
     return bool(config.option.markexpr == "not slow")
 
@@ -51,6 +56,8 @@ def is_fast(config: pytest.Config) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     """A shell that starts pytest in the background has it ignore Ctrl-C, and so would all the programs under test."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if is_fast(config) and is_room_in_memory():  # a fifth of the time of its tests is that of syncs
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     settings.load_profile("fast" if is_fast(config) else "whole")
     gc.disable()  # until everything is imported: nothing of that is garbage
 
@@ -100,11 +107,10 @@ def bench_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def memory(tmp_path: Path) -> Iterator[Path]:
     """A folder in memory, where there is room: each checkpoint is twenty files that are synced, and two workers on one
     disk wait for that longer than for anything else."""
-    place = Path("/dev/shm")
-    if not os.access(place, os.W_OK | os.X_OK) or shutil.disk_usage(place).free < 1 << 30:
+    if not is_room_in_memory():
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(prefix="ftui-tests-", dir=place, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(prefix="ftui-tests-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
 
 

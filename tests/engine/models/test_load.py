@@ -208,8 +208,13 @@ def branch(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(
-    ("begun", "resumed"), [(None, None), ("v1", "v1"), (None, OLD), ("v1", OLD), (None, NEW)], ids=str
-)
+    ("begun", "resumed"),
+    [
+        (None, None), (None, NEW), *(pytest.param(*one, marks=pytest.mark.slow) for one in
+                                     (("v1", "v1"), (None, OLD), ("v1", OLD))),
+    ],
+    ids=str,
+)  # fmt: skip
 def test_a_resumed_run_stays_with_the_commit_it_began_with(
     begun: str | None, resumed: str | None, branch: Branch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
