@@ -11,7 +11,7 @@ import msgspec
 import torch
 from transformers import GenerationConfig
 
-from ftui.errors import HostMemoryError, ModelError
+from ftui.errors import GpuMemoryError, HostMemoryError, ModelError
 from ftui.helper.merge_facts import Agreement, Certificate, DType, MergeChoice, MergeResult
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import Manifest, StagedExport, contents, exporting, read_manifest, total_size
@@ -113,16 +113,15 @@ class Merge:
     def _check_room(self) -> None:
         """On the disk for the files; in memory for one model in float32 at a time."""
         parent = make_private_folder(self._target.parent)
-        check_room(parent, self._model.num_bytes + total_size(self._source))
+        check_room(parent, self._model.num_bytes + sum(path.stat().st_size for path in self._copied_files()))
         needed = 4 * sum(weight.numel() for weight in self._model.weights.values())
         free = spare_host_bytes()
-        if self._start.hardware.device.type == "cuda":
-            free = int(torch.cuda.mem_get_info()[0])
+        what = f"The certificate needs {size(needed)} of memory for the model in float32"
         if free < needed:
-            raise HostMemoryError(
-                f"The certificate needs {size(needed)} of memory for the model in float32, and {size(free)} are free.",
-                hint="Merge on a machine with more memory, or with --device cpu where the GPU is the smaller one.",
-            )
+            raise HostMemoryError(f"{what}, and {size(free)} are free.", hint="Merge on a machine with more memory.")
+        on_gpu = int(torch.cuda.mem_get_info()[0]) if self._start.hardware.device.type == "cuda" else needed
+        if on_gpu < needed:
+            raise GpuMemoryError(f"{what}, and {size(on_gpu)} are free on the GPU.", hint="Add --device cpu.")
 
     def _new_manifest(self) -> Manifest:
         old = self._manifest
@@ -148,11 +147,13 @@ class Merge:
         config.save_pretrained(folder)
         if not self._start.profile.gives_scores:
             self._save_generation_config(folder)
-        for path in self._source.iterdir():
-            if path.is_file() and path.suffix != ".safetensors" and path.name not in OTHER_FILES:
-                shutil.copyfile(path, folder / path.name)
-        for path in self._start.folder.glob("*.py"):
+        for path in self._copied_files():
             shutil.copyfile(path, folder / path.name)
+
+    def _copied_files(self) -> list[Path]:
+        """The tokenizer's, and the code that comes with the base."""
+        own = [path for path in self._source.iterdir() if path.is_file() and path.suffix != ".safetensors"]
+        return [*(path for path in own if path.name not in OTHER_FILES), *self._start.folder.glob("*.py")]
 
     def _save_generation_config(self, folder: Path) -> None:
         """With every token that ends a turn."""

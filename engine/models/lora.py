@@ -119,7 +119,9 @@ def adapter_layers(model: PreTrainedModel, folder: Path) -> Any:
     """
     config = _config_in(folder)
     config.base_model_name_or_path, config.revision, config.init_lora_weights = None, None, True
-    return _adapted(model, config, BaseReference(""))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Model has `tie_word_embeddings=True`")  # a merge unties them
+        return _adapted(model, config, BaseReference(""))
 
 
 def _filled(model: PreTrainedModel, config: Any, folder: Path, base: BaseReference) -> Any:

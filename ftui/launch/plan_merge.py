@@ -38,6 +38,7 @@ def plan_merge(
         UsageError: there is nothing to merge, or a choice has no meaning for this run.
         DiskError: there is no room.
     """
+    run.check()
     profile = stored_profile(run)
     side = find_side(run, checkpoint)
     if side.folder is None:

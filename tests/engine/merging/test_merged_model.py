@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from peft import PeftModel
-from safetensors.torch import load_file
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import (
     AutoConfig,
@@ -24,9 +24,11 @@ from transformers import (
 
 from ftui.engine.merging.adapter_merge import AdapterMerge
 from ftui.engine.merging.merged_model import Base, MergedModel
+from ftui.engine.models.adapter_files import ADAPTER
 from ftui.engine.models.lora import BaseReference, new_adapter
 from ftui.engine.models.weights import trainable, write_adapter
 from ftui.engine.system.device import Hardware
+from ftui.errors import ModelError
 from ftui.profile.sections.adapter import AdapterSection
 from ftui.runs.checkpoint_folders import FileEntry, StagedExport
 from tests.support.written import put
@@ -180,3 +182,64 @@ def test_each_kind_equals_the_merge_of_peft(kind: str, bases: dict[str, Path], t
         torch.testing.assert_close(result.eval()(ids).logits, adapted(ids).logits, rtol=1e-5, atol=1e-4)
     base = load(bases[name], new_ids, scores=scores)
     assert any(not torch.equal(weight, own[path]) for path, weight in base.named_parameters())
+
+
+def test_in_16_bits_it_is_the_merge_of_peft_which_rounds_once(bases: dict[str, Path], tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    load(bases["tied"], ()).to(torch.bfloat16).save_pretrained(base)
+    adapter = make_adapter(load(base, (), dtype=torch.float32), AdapterSection(r=4), tmp_path / "adapter", ())
+    own = written(merge(base, adapter, dtype=torch.bfloat16), tmp_path / "merged")
+    expected = peft_merge(base, adapter, (), dtype=torch.bfloat16).state_dict()
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in own.items())
+    assert {tensor.dtype for tensor in own.values()} == {torch.bfloat16}
+
+
+def test_what_the_base_stores_wider_than_the_rest_stays_so(bases: dict[str, Path], tmp_path: Path) -> None:
+    base = tmp_path / "base"
+    model = load(bases["tied"], ())
+    tensors = {name: weight.data.to(torch.bfloat16) for name, weight in model.named_parameters()}
+    name = "model.norm.weight"
+    base.mkdir()
+    save_file(tensors | {name: tensors[name].float()}, base / "model.safetensors", {"format": "pt"})
+    model.config.save_pretrained(base)
+    adapter = make_adapter(model, AdapterSection(r=4), tmp_path / "adapter", ())
+    for dtype, kept in ((torch.float16, torch.float32), (torch.float32, torch.float32)):
+        own = written(merge(base, adapter, dtype=dtype), tmp_path / str(dtype))
+        assert own[name].dtype == kept and {own[other].dtype for other in own.keys() - {name}} == {dtype}
+
+
+def test_a_number_too_large_for_its_type_is_refused(bases: dict[str, Path], tmp_path: Path) -> None:
+    adapter = make_adapter(load(bases["tied"], ()), AdapterSection(r=4), tmp_path / "adapter", ())
+    tensors = load_file(adapter / ADAPTER)
+    save_file({name: tensor * 1e4 for name, tensor in tensors.items()}, adapter / ADAPTER)
+    written(merge(bases["tied"], adapter, dtype=torch.bfloat16), tmp_path / "bf16")
+    with pytest.raises(ModelError, match=r"too large for torch\.float16") as caught:
+        written(merge(bases["tied"], adapter, dtype=torch.float16), tmp_path / "fp16")
+    assert "--dtype bf16" in caught.value.hint
+
+
+@pytest.mark.parametrize("keys", [{"modules_to_save": ["lm_head"]}, {"target_modules": ["embed_tokens", "v_proj"]}])
+def test_embeddings_and_head_become_two_where_an_adapter_changes_one_of_them(
+    keys: dict[str, Any], bases: dict[str, Path], tmp_path: Path
+) -> None:
+    """Adapters that plain PEFT has made, to continue from."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        own_keys: dict[str, Any] = {"r": 4, "target_modules": ["v_proj"], "init_lora_weights": False}
+        config = LoraConfig(**(own_keys | keys))
+        model = get_peft_model(load(bases["tied"], ()), config)
+        for name, weight in model.named_parameters():
+            if "modules_to_save" in name:
+                weight.data = weight.data + 0.1 * torch.randn_like(weight)
+        model.save_pretrained(str(tmp_path / "adapter"), save_embedding_layers=False)
+        adapted: Any = PeftModel.from_pretrained(load(bases["tied"], ()), tmp_path / "adapter").eval()
+    merged = merge(bases["tied"], tmp_path / "adapter")
+    assert merged.is_untied
+    own = written(merged, tmp_path / "merged")
+    assert not torch.equal(own["lm_head.weight"], own["model.embed_tokens.weight"])
+    merged.outline.config.tie_word_embeddings = False
+    merged.outline.config.save_pretrained(tmp_path / "merged")
+    result = AutoModelForCausalLM.from_pretrained(tmp_path / "merged").eval()
+    ids = torch.arange(3, 51).reshape(3, 16)
+    with torch.no_grad():
+        torch.testing.assert_close(result(ids).logits, adapted(ids).logits, rtol=1e-5, atol=1e-4)
