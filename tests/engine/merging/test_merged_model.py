@@ -65,6 +65,7 @@ KINDS: dict[str, tuple[str, dict[str, Any], tuple[int, ...]]] = {
     "reward model": ("score", {}, ()),
 }
 
+FAST = {"dora", "experts"}
 MERGED_TWICE = {"tied, embeddings"}
 """PEFT 0.21 adds what it adds to the embeddings to the head too, which is the same tensor."""
 
@@ -150,7 +151,9 @@ def peft_merge(folder: Path, adapter: Path, new_ids: tuple[int, ...], **options:
         return PeftModel.from_pretrained(load(folder, new_ids, **options), adapter).merge_and_unload()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in FAST else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+)
 def test_each_kind_equals_the_merge_of_peft(kind: str, bases: dict[str, Path], tmp_path: Path) -> None:
     name, keys, new_ids = KINDS[kind]
     section, scores = AdapterSection.model_validate({"r": 4, **keys}, strict=False), name == "score"
@@ -218,6 +221,7 @@ def test_a_number_too_large_for_its_type_is_refused(bases: dict[str, Path], tmp_
     assert "--dtype bf16" in caught.value.hint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [{"modules_to_save": ["lm_head"]}, {"target_modules": ["embed_tokens", "v_proj"]}])
 def test_embeddings_and_head_become_two_where_an_adapter_changes_one_of_them(
     keys: dict[str, Any], bases: dict[str, Path], tmp_path: Path
