@@ -187,10 +187,14 @@ def test_each_kind_equals_the_merge_of_peft(kind: str, bases: dict[str, Path], t
     assert any(not torch.equal(weight, own[path]) for path, weight in base.named_parameters())
 
 
-def test_in_16_bits_it_is_the_merge_of_peft_which_rounds_once(bases: dict[str, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize("use_dora", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_in_16_bits_it_is_the_merge_of_peft_which_rounds_once(
+    use_dora: bool, bases: dict[str, Path], tmp_path: Path
+) -> None:
     base = tmp_path / "base"
     load(bases["tied"], ()).to(torch.bfloat16).save_pretrained(base)
-    adapter = make_adapter(load(base, (), dtype=torch.float32), AdapterSection(r=4), tmp_path / "adapter", ())
+    section = AdapterSection(r=4, use_dora=use_dora)
+    adapter = make_adapter(load(base, (), dtype=torch.float32), section, tmp_path / "adapter", ())
     own = written(merge(base, adapter, dtype=torch.bfloat16), tmp_path / "merged")
     expected = peft_merge(base, adapter, (), dtype=torch.bfloat16).state_dict()
     assert all(torch.equal(tensor, expected[name]) for name, tensor in own.items())
