@@ -18,7 +18,7 @@ from ..training.generate import TextGenerator
 from ..training.prepare import TrainingData
 from ..training.triggers import epoch_at
 from .checkpoint import CheckpointManager
-from .model_card import CARD, CardFacts, read_start, write_card
+from .model_card import CARD, CardFacts, evaluation_at, read_journal, write_card
 
 
 def export(
@@ -74,6 +74,8 @@ def _facts(
     run: Run, profile: Profile, parts: ModelParts, state: TrainState, data: TrainingData, step: int,
     loss: float | None, fingerprints: dict[str, str],
 ) -> CardFacts:  # fmt: skip
+    start, evaluations = read_journal(run, state.step)
+    evaluation = evaluation_at(evaluations, step)
     return CardFacts(
         name=run.name,
         kind="adapter" if is_adapted(parts.model) else "model",
@@ -83,7 +85,8 @@ def _facts(
         loss=loss,
         fingerprints=fingerprints,
         versions=versions(),
-        start=read_start(run, state.step),
+        start=start,
+        measures={} if evaluation is None else evaluation.extras,
         score=_describe_score(parts, data) if profile.gives_scores else "",
     )
 

@@ -5,7 +5,7 @@ Facts only. What was not measured is called so; a licence is for the owner of th
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,8 +57,8 @@ def write_card(facts: CardFacts) -> str:
 
 def read_facts(run: Run, profile: Profile, manifest: Manifest, folder: Path) -> CardFacts:
     """What the files of a run say about weights in `folder`, whose manifest is `manifest`."""
-    start, evaluations = _read_journal(run, manifest.step)
-    here = next((one for one in reversed(evaluations) if one.step == manifest.step), None)
+    start, evaluations = read_journal(run, manifest.step)
+    here = evaluation_at(evaluations, manifest.step)
     before = next((one.loss for one in evaluations if one.step == 0), None)
     names = {path.suffix for path in folder.iterdir()}
     is_adapter = (folder / "adapter_config.json").is_file()
@@ -79,12 +79,13 @@ def read_facts(run: Run, profile: Profile, manifest: Manifest, folder: Path) -> 
     )
 
 
-def read_start(run: Run, step: int) -> RunStarted | None:
-    """The newest beginning of an attempt that led to `step`."""
-    return _read_journal(run, step)[0]
+def evaluation_at(evaluations: Sequence[EvaluationDone], step: int) -> EvaluationDone | None:
+    """The newest one of the weights of that step."""
+    return next((one for one in reversed(evaluations) if one.step == step), None)
 
 
-def _read_journal(run: Run, step: int) -> tuple[RunStarted | None, list[EvaluationDone]]:
+def read_journal(run: Run, step: int) -> tuple[RunStarted | None, list[EvaluationDone]]:
+    """The newest beginning of an attempt that led to `step`, and the evaluations that count."""
     start: RunStarted | None = None
     evaluations: list[EvaluationDone] = []
     for record in Tail(run.journal).read():
@@ -135,6 +136,8 @@ def _rows(facts: CardFacts) -> list[tuple[str, str]]:
 def _certified(certificate: Mapping[str, object], inside: str = "certificate,") -> Iterator[tuple[str, str]]:
     """Its figures and words, without the lists in it, and without the folders of this disk."""
     for name, value in certificate.items():
+        if name == "versions":  # they stand in a row of their own
+            continue
         title = f"{inside} {name.replace('_', ' ')}"
         if isinstance(value, dict):
             yield from _certified(value, title)

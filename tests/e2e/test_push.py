@@ -24,7 +24,12 @@ def test_a_run_is_pushed_when_it_has_finished_and_again_on_request(workbench: Wo
     assert f"pushed      {volume}" in done.stdout
     assert PeftConfig.from_pretrained(str(volume)).r == 4
     card = (volume / "README.md").read_text()
-    assert "40 rows" in card and "not measured at step 0" in card and str(workbench.folder) not in card
+    assert (
+        "| perplexity | " in card
+        and "40 rows" in card
+        and "not measured at step 0" in card
+        and str(workbench.folder) not in card
+    )
     assert f"pushed final to {volume}" in workbench.ftui("log", "mine").stdout
     assert f"finished · pushed to {volume}" in workbench.ftui("status", "mine").stdout
 
