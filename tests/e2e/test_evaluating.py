@@ -98,11 +98,11 @@ def test_an_evaluation_that_was_killed_goes_on(trained: Workbench, helper: Helpe
 def test_a_folder_with_a_model_or_an_adapter(trained: Workbench, helper: Helper) -> None:
     """The base's own files, as transformers wrote them; its adapter with what stands on it."""
     of_run = figures(evaluate(helper, "mine@base", max_new_tokens=0))
-    options: dict[str, Any] = {"out": Path("out"), "max_new_tokens": 0, "overrides": ("data.max_length=96",)}
+    options: dict[str, Any] = {"out": Path("results"), "max_new_tokens": 0, "overrides": ("data.max_length=96",)}
     result = evaluate(helper, "base", **options)
     assert figures(result)["loss"]["values"] == of_run["loss"]["values"]
     assert any("no run" in note and "data.max_length = 96" in note for note in result["notes"])
-    assert Path("out/rows.jsonl").is_file()
+    assert Path("results/rows.jsonl").is_file()
     shutil.copytree(trained.run("mine").final, "adapter")
     tuned = figures(evaluate(helper, "./adapter", against="base", max_new_tokens=0))
     assert tuned["loss"]["values"][1] == pytest.approx(of_run["loss"]["values"][0])
