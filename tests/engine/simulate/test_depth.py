@@ -95,7 +95,7 @@ def test_the_answer_of_models_that_people_train_is_that_of_the_full_depth(
     chosen = profile(**sections, data={"max_length": 256, "eval_fraction": 0.1}, train=CHECKPOINTED)
 
     def answer(full_depth: bool) -> Memory:
-        flat = config(model, num_hidden_layers=24) if known is None else AutoConfig.for_model(**known)
+        flat = config(model, num_hidden_layers=12) if known is None else AutoConfig.for_model(**known)
         return simulate(chosen, flat, find_card(card), full_depth=full_depth)
 
     assert answer(full_depth=False) == answer(full_depth=True)
