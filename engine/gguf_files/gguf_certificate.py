@@ -33,7 +33,7 @@ INSTRUCTIONS = {"avx2", "fma", "f16c", "bmi2"}
 NUM_LIKELIEST = 20
 NUM_ASKED = 60  # for one of the 20 to be among them though both differ
 POSITIONS = 4  # of each text
-LIMITS = {"f16": 0.05, "bf16": 0.5, "q8_0": 1.5}
+LIMITS = {"f16": 0.05, "bf16": 0.5, "q8_0": 2.5}
 """How much a log-probability of the 20 likeliest tokens may differ. What is rounded, differs: see docs/after.md."""
 LAST_LINES = 4
 

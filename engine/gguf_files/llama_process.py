@@ -50,6 +50,9 @@ def main(arguments: list[str]) -> None:
     parameters.n_parallel = 1
     parameters.n_gpu_layers = 0
     parameters.cpuparams.n_threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4
+    # The file is measured, not what else is rounded: kept keys and values in 16 bits take 0.02 to 0.04 of the 0.05.
+    parameters.cache_type_k = parameters.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+    parameters.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
     parameters.warmup = False
     parameters.fit_params = False
     parameters.hostnames = ["127.0.0.1"]

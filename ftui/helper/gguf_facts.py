@@ -5,6 +5,8 @@ from typing import Literal
 import msgspec
 
 Kind = Literal["f16", "bf16", "q8_0"]
+LEAST_SAME_FIRST = 0.75
+"""Of all places; what is rounded to 8 bits changes few, rows in another order change most."""
 
 
 class ExportRequest(msgspec.Struct, frozen=True):
@@ -63,6 +65,8 @@ class GgufCertificate(msgspec.Struct, frozen=True):
             return f"llama.cpp makes other tokens of {different} of {self.num_texts} texts, say of {self.example!r}"
         if not self.largest_difference <= self.limit:
             return f"a log-probability differs by {self.largest_difference:.3f}; at most {self.limit:g} is allowed"
+        if self.num_same_first < LEAST_SAME_FIRST * self.num_places:
+            return f"the likeliest token is the same at {self.num_same_first} of {self.num_places} places only"
         return None
 
 

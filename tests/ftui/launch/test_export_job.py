@@ -78,6 +78,11 @@ def test_the_result_says_what_was_measured(proof: GgufCertificate | None, words:
         assert word in text
 
 
+def test_the_likeliest_token_must_mostly_be_the_same() -> None:
+    few, enough = (GgufCertificate(1000, 1000, "", "rows", 48, 1.2, 2.5, same) for same in (35, 36))
+    assert "the same at 35 of 48 places only" in str(few.problem) and enough.problem is None
+
+
 @pytest.mark.parametrize(("num_equal", "difference", "words"), [
     (999, 0.0, "other tokens of 1 of 1000 texts, say of 'a b'"), (1000, 0.06, "differs by 0.060"),
     (1000, float("nan"), "differs by nan"),
