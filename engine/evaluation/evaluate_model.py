@@ -178,18 +178,14 @@ class ModelEvaluation:
         if not left:
             return
         progress = Progress(self._on_detail, f"answers of {title}", len(left), "rows")
-        model, by_limit = speaker.model, dict[int, list[RowQuestion]]()
-        for one in left:  # beyond its context a model has no places, and learned ones end in an error
-            room = math.inf if rows.loaded.longest is None else rows.loaded.longest - len(one.prompt)
-            by_limit.setdefault(int(min(room, self._request.max_new_tokens)), []).append(one)
-        for limit, asked in by_limit.items():
-            with model.answering(speaker.adapter):
-                for answer in answer_prompts(
-                    model.bare, [Prompt(one.prompt) for one in asked], Sampling(), stop_ids=model.stop_ids,
-                    max_new_tokens=limit, batch_size=self._request.batch_size,
-                ):  # fmt: skip
-                    self._results.write(self._row_answer(title, speaker, rows, asked[answer.number], answer, measures))
-                    progress.advance()
+        model = speaker.model
+        with model.answering(speaker.adapter):
+            for answer in answer_prompts(
+                model.bare, [Prompt(one.prompt) for one in left], Sampling(), stop_ids=model.stop_ids,
+                max_new_tokens=self._request.max_new_tokens, batch_size=self._request.batch_size,
+            ):  # fmt: skip
+                self._results.write(self._row_answer(title, speaker, rows, left[answer.number], answer, measures))
+                progress.advance()
 
     def _row_answer(
         self, title: str, speaker: Speaker, rows: EvaluatedRows, question: RowQuestion, answer: FinishedAnswer,

@@ -1,6 +1,7 @@
 """Decoding: prompts are computed once, keys and values are kept, and each pass adds a token to every open answer."""
 
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,9 @@ from torch import Tensor
 from transformers import DynamicCache
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
+from ftui.errors import DataError
+
+from ..models.load_model import longest_in
 from .sampling import Sampling, choose_tokens
 
 
@@ -74,13 +78,20 @@ def decode(
 ) -> Iterator[list[Token]]:
     """The next token of each open answer, pass by pass, until all have ended; who stops asking stops the work.
 
-    An answer ends with the first of `stop_ids`, which is its last token, or after `max_new_tokens`. Finished answers
+    An answer ends with the first of `stop_ids`, which is its last token, after `max_new_tokens`, or where the model's
+    context ends: learned positions beyond it are an error, which on CUDA takes the process with it. Finished answers
     cost nothing more. Equal prompts are computed once. With `memory` (one prompt only) what it has is not computed
     again, and afterwards it has this turn, too.
 
     The model is in evaluation mode, and `model` is transformers' own, not a wrapper of PEFT.
+
+    Raises:
+        DataError: a prompt leaves no room for an answer.
     """
     assert memory is None or len(prompts) == 1
+    context = longest_in(model.config) or math.inf
+    if (longest := max(len(prompt.ids) for prompt in prompts)) >= context:
+        raise DataError(f"The prompt has {longest} tokens, and the model sees {context}: no answer fits behind it.")
     batch = _Batch(model, prompts, memory or Memory())
     answers = [prompt.answer for prompt in prompts]
     for position in range(max_new_tokens):
@@ -91,7 +102,8 @@ def decode(
             Token(row, token, float(log_probs[place, token]), _likeliest(log_probs[place], num_likeliest))
             for place, (row, token) in enumerate(zip(batch.rows, tokens, strict=True))
         ]
-        batch.append(tokens, [place for place, token in enumerate(tokens) if token not in stop_ids])
+        has_room = [len(prompts[row].ids) + position + 1 < context for row in batch.rows]
+        batch.append(tokens, [place for place, token in enumerate(tokens) if token not in stop_ids and has_room[place]])
         if not batch.rows:
             return
 

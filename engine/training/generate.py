@@ -1,5 +1,6 @@
 """Answers while a run trains, greedily: the same model gives the same answer, and no random generator moves."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from ..data.tokens.chat_template import fix_date
 from ..generation.answer_prompts import FinishedAnswer, answer_prompts, in_order
 from ..generation.decode import Prompt
 from ..generation.sampling import Sampling
+from ..models.load_model import longest_in
 from ..models.model_parts import ModelParts, autocast
 from ..models.performance import uncompiled
 from ..models.weights import is_adapted
@@ -35,16 +37,23 @@ class TextGenerator:
     def answer(self, prompts: Sequence[str], *, requested: bool = False) -> list[str]:
         """Answer the prompts; each answer goes to the journal, in the order of the prompts.
 
-        An answer that does not fit into memory is left out with a warning.
+        An answer that does not fit into memory, or behind its prompt into the model's context, is left out with a
+        warning.
 
         Raises:
             Shutdown: between two tokens.
         """
-        answers = []
-        encoded = [Prompt(self._encode(prompt)) for prompt in prompts]
-        with self.answer_ids(encoded, self.profile.eval.sample_max_new_tokens) as finished:
+        answers, encoded = [], {prompt: self._encode(prompt) for prompt in prompts}
+        context = longest_in(self.parts.model.config) or math.inf
+        fitting = [prompt for prompt in prompts if len(encoded[prompt]) < context]
+        for prompt in prompts:
+            if prompt not in fitting:
+                self.events.warn(f"{prompt!r:.60} has {len(encoded[prompt])} tokens, and the model sees {context}")
+        with self.answer_ids(
+            [Prompt(encoded[prompt]) for prompt in fitting], self.profile.eval.sample_max_new_tokens
+        ) as finished:
             for answer in in_order(finished):
-                prompt = prompts[answer.number]
+                prompt = fitting[answer.number]
                 if answer.ending == "memory":
                     self.events.warn(f"no room in memory to answer {prompt!r}")
                     continue

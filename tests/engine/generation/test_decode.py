@@ -7,7 +7,8 @@ import torch
 
 from ftui.engine.generation.decode import Memory, Prompt, Token, decode
 from ftui.engine.generation.sampling import Sampling
-from tests.support.answering import LENGTH, PROMPTS, STOPS
+from ftui.errors import DataError
+from tests.support.answering import LENGTH, PROMPTS, STOPS, make_model
 
 
 def answers(model: Any, prompts: list[list[int]], **changes: Any) -> list[list[int]]:
@@ -117,3 +118,16 @@ def test_no_generator_moves(model: Any) -> None:
     before = torch.get_rng_state()
     answers(model, PROMPTS, sampling=Sampling(1.0))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])  # learned positions end there, others go on and make no sense
+def test_answers_end_where_the_context_does(kind: str) -> None:
+    model = make_model(kind)
+    context = 128
+    prompts = [[1, *range(8, 8 + length)] * 4 for length in (28, 20, 30)]
+    whole = answers(model, prompts, stop_ids=(), max_new_tokens=1000)
+    assert [len(ids) + len(answer) for ids, answer in zip(prompts, whole, strict=True)] == [context] * 3
+    assert whole == [answers(model, [ids], stop_ids=(), max_new_tokens=1000)[0] for ids in prompts]
+    assert len(answers(model, [[1] * (context - 1)], stop_ids=())[0]) == 1
+    with pytest.raises(DataError, match=r"The prompt has 128 tokens, and the model sees 128"):
+        answers(model, [PROMPTS[0], [1] * context])

@@ -44,7 +44,7 @@ def test_a_run_with_samples_is_bit_identical_to_one_without(tmp_path: Path, mode
 def test_a_sample_that_does_not_fit_is_left_out(
     tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two rows do not fit, nor does the longest prompt alone."""
+    """Two rows do not fit into memory, nor does the longest prompt alone; and one is longer than the context."""
 
     def run_out(model: Any, prompts: Any, *arguments: Any, **options: Any) -> Any:
         if len(prompts) > 1 or len(prompts[0].ids) > 20:
@@ -52,8 +52,10 @@ def test_a_sample_that_does_not_fit_is_left_out(
         yield from decode(model, prompts, *arguments, **options)
 
     monkeypatch.setattr(answer_prompts, "decode", run_out)
-    run, losses = make_run(tmp_path / "short", model_folder, PROMPTS)
+    beyond = "why " * 2000
+    run, losses = make_run(tmp_path / "short", model_folder, [*PROMPTS, beyond])
     assert [one.prompt for one in records(run, Sampled)] == 2 * ["the shell", "why"]
     missing = [one.message for one in records(run, Warned) if "no room" in one.message]
     assert missing == 2 * [f"no room in memory to answer {PROMPTS[1]!r}"]
+    assert len([one for one in records(run, Warned) if "and the model sees" in one.message]) == 2
     assert len(losses) == 4
