@@ -1,7 +1,7 @@
 """Answers to many prompts: those of each prompt alone, whatever the batches were and however often memory ran out."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -17,18 +17,20 @@ MANY = [*PROMPTS, [1, 22, 23], [1, 40, 41, 42, 43, 44], [1]]
 NO_ROOM = "out of memory (a test)"
 
 
-def answer(model: Any, sampling: Sampling, batch_size: int, **options: Any) -> list[FinishedAnswer]:
+def answer(
+    model: Any, sampling: Sampling, batch_size: int, stops: Sequence[int] = STOPS, **options: Any
+) -> list[FinishedAnswer]:
     prompts = [Prompt(ids, 10 + number) for number, ids in enumerate(MANY)]
     found = answer_prompts(
-        model, prompts, sampling, stop_ids=STOPS, max_new_tokens=LENGTH, batch_size=batch_size, **options
+        model, prompts, sampling, stop_ids=stops, max_new_tokens=LENGTH, batch_size=batch_size, **options
     )
     return list(found)
 
 
-def alone(model: Any, sampling: Sampling) -> list[tuple[int, ...]]:
+def alone(model: Any, sampling: Sampling, stops: Sequence[int] = STOPS) -> list[tuple[int, ...]]:
     found = []
     for number, ids in enumerate(MANY):
-        passes = decode(model, [Prompt(ids, 10 + number)], sampling, stop_ids=STOPS, max_new_tokens=LENGTH)
+        passes = decode(model, [Prompt(ids, 10 + number)], sampling, stop_ids=stops, max_new_tokens=LENGTH)
         found.append(tuple(token.id for (token,) in passes))
     return found
 
@@ -76,17 +78,20 @@ def test_the_size_of_batches_changes_no_answer(llama: Any, batch_size: int) -> N
 
 
 def test_memory_that_runs_out_halves_the_batches(one_or_other: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five rows fit at first, two later on: what is finished by then is kept."""
+    """All fit until the first is finished, then one alone: what is finished by then is kept."""
     model = one_or_other
-    expected, passes, sizes = alone(model, Sampling()), [0], list[int]()
+    stops = range(5, 25)
+    expected, passes, sizes = alone(model, Sampling(), stops), [0], list[int]()
+    shortest = min(map(len, expected))
 
     def fits(rows: int, length: int) -> bool:
         passes[0] += 1
-        return rows <= (5 if passes[0] <= 3 else 2)
+        return rows <= (7 if passes[0] <= shortest else 1)
 
     shapes = run_out(model, monkeypatch, fits)
-    found = answer(model, Sampling(), 7, on_smaller=sizes.append)
-    assert sizes[0] == 4 and sizes[-1] <= 2
+    found = answer(model, Sampling(), 7, stops, on_smaller=sizes.append)
+    assert len(found) == len(MANY), "what was finished before is not answered again"
+    assert sizes == [4, 2, 1]
     assert max(rows for rows, _ in shapes) > 2
     assert [one.number for one in in_order(found)] == list(range(len(MANY)))
     assert [one.ids for one in in_order(found)] == expected
