@@ -122,7 +122,8 @@ class GgufExport:
         assert self._profile is not None and request.run is not None, "only a run has an adapter"
         dtype = MERGED_TYPES[request.kind]
         choice = MergeChoice(request.run, request.weights, request.title, str(target), dtype)
-        Merge(choice, self._profile, self._report).run()
+        merged = Merge(choice, self._profile, self._report).run()
+        self._notes.append(f"the adapter was merged, and the merge compared, on {merged.certificate.device}")
         return target
 
     def _export(self, folder: Path, samples: Samples | None, parent: Path) -> ExportResult:

@@ -121,7 +121,7 @@ class Merge:
             raise HostMemoryError(f"{what}, and {size(free)} are free.", hint="Merge on a machine with more memory.")
         on_gpu = int(torch.cuda.mem_get_info()[0]) if self._start.hardware.device.type == "cuda" else needed
         if on_gpu < needed:
-            raise GpuMemoryError(f"{what}, and {size(on_gpu)} are free on the GPU.", hint="Add --device cpu.")
+            raise GpuMemoryError(f"{what}, and {size(on_gpu)} are free on the GPU.", hint="Merge with --device cpu.")
 
     def _new_manifest(self) -> Manifest:
         old = self._manifest

@@ -311,7 +311,7 @@ def _add_merge(verbs: Verbs) -> None:
     text = "a quantised base as the run computed with it (the default), or as its files are: measured and told"
     merge.add_argument("--into", choices=("dequantised", "original"), help=text)
     merge.add_argument("--out", metavar="FOLDER", type=Path, help="otherwise a folder in exports/ of the run")
-    merge.add_argument("--device", choices=("cpu", "cuda"), help="otherwise that of the profile")
+    merge.add_argument("--device", choices=("cpu", "cuda"), help=WORK_DEVICE)
     _add_allow_option(merge)
 
 
@@ -348,7 +348,7 @@ def _add_evaluate(verbs: Verbs, of_running: str) -> None:
     evaluate.add_argument(
         "--max-new-tokens", metavar="N", type=int, default=256, help="the most tokens of an answer (256); 0: no answers"
     )
-    evaluate.add_argument("--device", choices=("cpu", "cuda", "mps"), help="otherwise that of the profile")
+    evaluate.add_argument("--device", choices=("cpu", "cuda", "mps"), help=WORK_DEVICE)
     _add_value_options(evaluate, tier=False)
     _add_allow_option(evaluate)
     _add_json_option(evaluate)
@@ -366,8 +366,11 @@ def _add_export(verbs: Verbs) -> None:
         "--adapter", action="store_true", help="the adapter alone, for a GGUF file of its base; else it is merged first"
     )
     export.add_argument("--out", metavar="FOLDER", type=Path, help="otherwise a folder in the exports/ of the run")
+    export.add_argument("--device", choices=("cpu", "cuda"), help=f"of the merge; {WORK_DEVICE}")
     _add_allow_option(export)
 
+
+WORK_DEVICE = "otherwise that of the profile, or the CPU where the GPU has no room or the run is training"
 
 SAMPLING: dict[str, tuple[type, float, str]] = {
     "--temperature": (float, 0.0, "0 takes the likeliest token, more draws"),

@@ -4,6 +4,8 @@ It counts what the path of this engine holds at each of its wide moments (peak.p
 tests/engine/simulate/test_closed_form.py compares it with the simulation of that path.
 """
 
+from dataclasses import replace
+
 from ftui.estimate.peak import MemoryPoint, memory_points
 from ftui.estimate.result import PARTS, Memory
 from ftui.estimate.setup import TrainingSetup
@@ -93,6 +95,12 @@ def answering_memory(setup: TrainingSetup, tokens: int, sides: int = 1) -> int:
     held = HELD_BY_HEAP if setup.card.kind == "cpu" else FRAGMENTED
     context = ENGINE_BYTES if setup.card.kind == "cpu" else setup.card.context + LIBRARIES
     return round((models + casts + kept + widest) * held) + context
+
+
+def comparing_memory(setup: TrainingSetup) -> int:
+    """Bytes of a process that compares a merged model with base and adapter: one after the other, in float32."""
+    in_floats = replace(setup, method="lora", is_8bit=False, storage=FP32, trained=FP32, compute=FP32)
+    return answering_memory(in_floats, setup.length)
 
 
 def host_memory(setup: TrainingSetup) -> int:

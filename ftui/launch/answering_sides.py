@@ -7,6 +7,7 @@ from functools import partial
 from ftui.errors import FtuiError, UsageError
 from ftui.estimate.api import setup_for
 from ftui.estimate.closed_form import answering_memory
+from ftui.estimate.setup import TrainingSetup
 from ftui.hardware.detect import Machine, available_memory, find_machine
 from ftui.helper.chat_session import BASE, ChatSession, HelperVoice, Side, find_side
 from ftui.helper.client import Helper
@@ -143,8 +144,24 @@ def _needed(profile: Profile, machine: Machine, max_new_tokens: int, sides: int)
     return found[0], found[1]
 
 
-def choose_device(run: Run, profile: Profile, device: str | None) -> tuple[str | None, str]:
-    """Where to evaluate (`None`: as the profile says), and why it is not there; a run in progress keeps its GPU."""
-    if device is not None or profile.hardware.device == "cpu" or not is_running(read_status(run)):
+def choose_device(
+    run: Run, profile: Profile, device: str | None, memory_of: Callable[[TrainingSetup], int]
+) -> tuple[str | None, str]:
+    """Where long work computes (`None`: as the profile says), and what is to be said of it, as a sentence.
+
+    A run in progress keeps its GPU, and what surely has no room there goes to the CPU. `memory_of`: bytes it takes.
+    """
+    status = read_status(run)
+    if is_running(status):
+        trains_on = status.state.device.partition(":")[0]
+        if trains_on == (device or "cpu"):
+            risk = "both are slower meanwhile" if trains_on == "cpu" else "it may run out of memory"
+            return device, f"{run.name} is training there, too: {risk}."
+        return device or "cpu", "" if device else f"{run.name} is training and is not disturbed: the CPU computes."
+    cards = () if device is not None or profile.hardware.device == "cpu" else find_machine().cards
+    if not cards or cards[0].card.kind != "cuda" or cards[0].free is None:
         return device, ""
-    return "cpu", f"{run.name} is training and is not disturbed: the CPU answers."
+    setup = setup_for(profile, cards[0].card)
+    needed = None if isinstance(setup, str) else memory_of(setup)
+    at = Situation(run.name, "", needed=(needed, None), free=(cards[0].free, None), on_card=cards[0].card.memory)
+    return (None, "") if needed is None or at.fits_gpu else ("cpu", f"{at.gpu_words}: the CPU computes.")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftui.errors import ModelError, UsageError
+from ftui.estimate.closed_form import answering_memory
 from ftui.helper.chat_session import BASE, Side, find_side
 from ftui.launch.answering_sides import choose_device
 from ftui.models.local import CONFIG, read_config, read_facts
@@ -83,7 +84,9 @@ def find_target(
             raise UsageError(f"--against {against} is what it would be compared with.")
     if profile.model.from_scratch is not None and any(side.folder is None for side in sides):
         raise UsageError(f"{run.name} has no base: its model was trained from scratch.")
-    device, reason = choose_device(run, profile, device)
+    device, reason = choose_device(
+        run, profile, device, lambda setup: answering_memory(setup, profile.data.max_length, len(sides))
+    )
     assumptions = [reason] if reason else []
     if profile.run.stage not in TOKEN_STAGES:
         assumptions.append(

@@ -12,6 +12,7 @@ from ftui.helper.client import Helper, OnDetail
 from ftui.helper.gguf_facts import ExportRequest, ExportResult, Kind
 from ftui.launch.long_job import LongJob, Rows, disk_line
 from ftui.launch.open_run import stored_profile
+from ftui.launch.plan_merge import place_merge
 from ftui.models.model_files import CONFIG, read_tensors_of
 from ftui.profile.schema import Profile
 from ftui.runs.events import RunStarted
@@ -28,12 +29,15 @@ HEAD_BYTES = 16 << 20  # more than a vocabulary takes
 MERGE_BYTES = 2.0  # of a number of the merged model, which stands beside the file for a while
 
 
-def export_job(name: str, kind: Kind, *, alone: bool = False, out: Path | None = None) -> LongJob:
+def export_job(
+    name: str, kind: Kind, *, alone: bool = False, out: Path | None = None, device: str | None = None
+) -> LongJob:
     """Work that writes the weights of a run (`RUN@checkpoint-120`) or a folder with a model as a GGUF file.
 
     Args:
         alone: the adapter by itself, for the GGUF file of its base.
         out: the folder of the file; otherwise one in the run's `exports/`, or in the current folder.
+        device: where an adapter is merged; otherwise it is chosen.
 
     Raises:
         FtuiError: there is no such run, checkpoint or model, it has no adapter, or the disk has no room.
@@ -41,9 +45,10 @@ def export_job(name: str, kind: Kind, *, alone: bool = False, out: Path | None =
     request, profile = _find(name, kind, alone, out)
     target = Path(request.target)
     _refuse_other(target)
-    plan = [("writes", str(target / request.file_name)), ("stored in", kind)]
-    if request.is_adapter and not alone:
-        plan.append(("merges first", "into a folder that is deleted afterwards"))
+    plan: list[tuple[str, ...]] = [("writes", str(target / request.file_name)), ("stored in", kind)]
+    if profile is not None and request.run is not None and request.is_adapter and not alone:
+        profile, notes = place_merge(Run(Path(request.run)), profile, device)
+        plan += [("merges first", "into a folder that is deleted afterwards"), *notes]
     plan.append(_disk_line(request))
 
     def run(helper: Helper, on_detail: OnDetail) -> Rows:

@@ -5,9 +5,11 @@ from pathlib import Path
 import msgspec
 
 from ftui.errors import UsageError
+from ftui.estimate.closed_form import comparing_memory
 from ftui.helper.chat_session import Side, find_side
 from ftui.helper.client import Helper, OnDetail
 from ftui.helper.merge_facts import Agreement, DType, Into, MergeChoice, MergeResult
+from ftui.launch.answering_sides import choose_device
 from ftui.launch.long_job import LongJob, Rows, disk_line
 from ftui.launch.open_run import stored_profile
 from ftui.models.local import find_folder, read_facts
@@ -44,9 +46,7 @@ def plan_merge(
     if side.folder is None:
         raise UsageError("The base has no adapter: there is nothing to merge.", hint="Name final or a checkpoint.")
     _check_method(run, profile, side, into)
-    if device is not None:
-        section = profile.hardware.model_copy(update={"device": device})
-        profile = profile.model_copy(update={"hardware": section})
+    profile, notes = place_merge(run, profile, device)
     chosen: DType = dtype or _stored_dtype(profile)
     target = (run.exports / f"{side.title}-{chosen}{'-original' if into == 'original' else ''}") if out is None else out
     _check_target(target, is_own=out is None)
@@ -58,6 +58,7 @@ def plan_merge(
         ("into", _describe_base(profile, choice.into)),
         ("stored in", chosen),
         ("folder", shown(str(target))),
+        *notes,
     ]
     num_parameters = next((one.total_parameters for one in Tail(run.journal).read() if isinstance(one, RunStarted)), 0)
     plan.append(disk_line(target.parent, BYTES[chosen] * num_parameters))
@@ -67,6 +68,16 @@ def plan_merge(
         return result_rows(msgspec.convert(answer, MergeResult))
 
     return LongJob(f"merge {run.name}@{side.title}", plan, merge)
+
+
+def place_merge(run: Run, profile: Profile, device: str | None) -> tuple[Profile, list[tuple[str, ...]]]:
+    """The profile with the device that merges and certifies, and what a plan says of it."""
+    device, reason = choose_device(run, profile, device, comparing_memory)
+    if device is not None:
+        hardware = profile.hardware.model_copy(update={"device": device})
+        model = profile.model.model_copy(update={"attn_implementation": "auto"})  # flash attention has no float32
+        profile = profile.model_copy(update={"hardware": hardware, "model": model})
+    return profile, [("note", reason)] if reason else []
 
 
 def _check_method(run: Run, profile: Profile, side: Side, into: Into | None) -> None:

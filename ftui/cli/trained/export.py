@@ -8,10 +8,10 @@ from ftui.helper.gguf_facts import Kind
 from ftui.launch.export_job import export_job
 
 
-def export(name: str, gguf: Kind, adapter: bool, out: Path | None, allow: Collection[str]) -> int:
+def export(name: str, gguf: Kind, adapter: bool, out: Path | None, device: str | None, allow: Collection[str]) -> int:
     """Write the file, and print how it compares with what was trained.
 
     Raises:
         FtuiError: it cannot be written, or is not what was trained.
     """
-    return run_job(export_job(name, gguf, alone=adapter, out=out), allow)
+    return run_job(export_job(name, gguf, alone=adapter, out=out, device=device), allow)

@@ -1,15 +1,27 @@
 """What of a merge is checked before a process with the libraries is asked."""
 
+import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from ftui.errors import UsageError
+from ftui.hardware.detect import Device
+from ftui.hardware.devices import find_card
 from ftui.helper.merge_facts import Agreement
+from ftui.launch import answering_sides
+from ftui.launch.evaluation_target import find_target
+from ftui.launch.export_job import export_job
+from ftui.launch.long_job import LongJob
 from ftui.launch.plan_merge import agreement_rows, plan_merge
+from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import Manifest, publish
 from ftui.runs.run_folder import Run
+from ftui.runs.state import RunState
+from tests.support.published_models import MODELS
 from tests.support.replayed import replay
 
 
@@ -53,6 +65,61 @@ def test_the_plan_says_what_is_written_and_where(run: Run, tmp_path: Path) -> No
         plan_merge(run, None, out=out)
     with pytest.raises(UsageError, match="not quantised"):
         plan_merge(run, None, into="original")
+
+
+class Asked(Exception):
+    pass
+
+
+class Recorder:
+    """A helper that keeps the profile it is asked with."""
+
+    def ask(self, method: str, *, profile: Profile, **rest: Any) -> None:
+        raise Asked(profile)
+
+
+def device_of(job: LongJob) -> str:
+    with pytest.raises(Asked) as asked:
+        job.run(Recorder(), print)  # type: ignore[arg-type]
+    profile: Profile = asked.value.args[0]
+    return profile.hardware.device
+
+
+@pytest.mark.parametrize(
+    ("trains_on", "free", "wanted", "device", "note"),
+    [
+        ("", 79, None, "auto", None),
+        ("", 23, None, "cpu", "on the GPU, where 23.0 GiB are free: the CPU computes."),
+        ("", 36, None, "cpu", "36.0 GiB are free"),  # the weights alone have room, and nothing is left
+        ("", None, None, "auto", None),
+        ("", 23, "cuda", "cuda", None),
+        ("cuda", 79, None, "cpu", "full-parked is training and is not disturbed"),
+        ("cuda", 79, "cuda", "cuda", "is training there, too: it may run out of memory."),
+        ("cuda", 79, "cpu", "cpu", None),
+        ("cpu", 79, None, "auto", "is training there, too: both are slower meanwhile."),
+    ],
+)
+def test_the_gpu_is_taken_where_it_has_room_and_no_run_in_progress_needs_it(
+    trains_on: str, free: int | None, wanted: str | None, device: str, note: str | None, run: Run, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(MODELS["Llama-3-8B"]))
+    text = run.profile.read_text().replace("/workspace/ftui/profiles/quickstart/base", str(tmp_path))
+    text = text.replace('precision = "fp32"', 'precision = "bf16"')
+    run.profile.write_text(text.replace('method = "full"', 'method = "qlora"'))
+    card = Device(find_card("a100-80"), "A100", free=None if free is None else free << 30)
+    status = SimpleNamespace(state=RunState(device=f"{trains_on}: one"))
+    monkeypatch.setattr(answering_sides, "find_machine", lambda: SimpleNamespace(cards=(card,)))
+    monkeypatch.setattr(answering_sides, "read_status", lambda run: status)
+    monkeypatch.setattr(answering_sides, "is_running", lambda status: bool(trains_on))
+    for job in (plan_merge(run, None, device=wanted), export_job(run.name, "f16", device=wanted)):
+        notes = [row[1] for row in job.plan if row[0] == "note"]
+        assert len(notes) == (note is not None) and all(str(note) in text for text in notes)
+        assert device_of(job) == device
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("{}\n")
+    target = find_target(run.name, None, rows, wanted, ())
+    assert (target.device or "auto") == (device if trains_on or wanted else "auto"), "in 4 bits it has room"
 
 
 GOOD = Agreement(4, 100, 100, 5e-4, 2.0, 2.0005, 1e-5, 0.995)
