@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from ftui.errors import UsageError
 from ftui.helper.chat_facts import ChatAnswer, ChatSides, ModelFacts
-from ftui.helper.client import Helper
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import checkpoints_in, fault, read_manifest, step_of
 from ftui.runs.requests import SamplingKeys
 from ftui.runs.run_folder import Run
+
+if TYPE_CHECKING:  # an engine finds its checkpoints by this module, and asks no helper
+    from ftui.helper.client import Helper
 
 BASE = "base"
 Messages = list[dict[str, str]]
@@ -52,7 +54,7 @@ class HelperVoice:
 
     def __init__(
         self,
-        helper: Helper,
+        helper: "Helper",
         profile: Profile,
         sides: Sequence[Side],
         *,

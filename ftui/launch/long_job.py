@@ -3,10 +3,13 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ftui.helper.client import Helper, OnDetail
 from ftui.system.volume import check_room, free_bytes
 from ftui.units import size
+
+if TYPE_CHECKING:  # the push at the end of a run finds its files as the command does, and asks no helper
+    from ftui.helper.client import Helper, OnDetail
 
 Rows = Sequence[tuple[str, ...]]
 """Lines of as many words each: the first says what the others are, or all are the heads of columns."""
@@ -28,7 +31,7 @@ class LongJob:
 
     title: str
     plan: Rows
-    run: Callable[[Helper, OnDetail], Rows]
+    run: "Callable[[Helper, OnDetail], Rows]"
     when_stopped: str = REMOVED
 
 

@@ -3,12 +3,12 @@
 import os
 from collections.abc import Collection
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ftui.errors import UsageError
 from ftui.helper.chat_session import BASE, find_side
-from ftui.helper.client import Helper, OnDetail
 from ftui.launch.long_job import LongJob, Rows, disk_line
 from ftui.launch.open_run import stored_profile
 from ftui.profile.consent import check_push_command
@@ -21,6 +21,9 @@ from ftui.runs.status import run_is_running
 from ftui.system.redact import redact
 from ftui.text import shown
 from ftui.units import size
+
+if TYPE_CHECKING:
+    from ftui.helper.client import Helper, OnDetail
 
 FINAL = "final"
 RESUME = "resume/"  # what only a resumed run needs of a checkpoint
@@ -47,7 +50,7 @@ def push_job(
     elif target.kind == "folder":
         plan.append(disk_line(target.folder, sum(sizes)))
 
-    def work(helper: Helper, on_detail: OnDetail) -> Rows:
+    def work(helper: "Helper", on_detail: "OnDetail") -> Rows:
         answer = helper.ask(
             "push", on_detail=on_detail, run=str(run.folder.absolute()), what=what or None, **section.model_dump()
         )
