@@ -14,7 +14,7 @@ from typing import Any
 
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from ftui.errors import DataError, HardwareError, UnavailableError
+from ftui.errors import DataError, HardwareError, ProfileError, UnavailableError
 from ftui.evaluation.text_measures import OF_SACREBLEU, why_missing
 from ftui.models.known import known_config
 from ftui.profile.schema import Profile
@@ -31,11 +31,15 @@ from .simulate.meta_model import MetaModel, make_meta_model
 from .system.device import Hardware
 
 
-def check_profile(profile: Profile, folder_or_config: Any, hardware: Hardware) -> MetaModel | None:
+def check_profile(
+    profile: Profile, folder_or_config: Any, hardware: Hardware, *, warn: Callable[[str], object] | None = None
+) -> MetaModel | None:
     """Refuse what cannot be trained on this hardware, whatever the rows are.
 
     Args:
         folder_or_config: what `find_config` returns.
+        warn: of a run that has trained already: told of a target of `[push]` that is not to be had now. The push comes
+            last and can be made up for; days of training must not stand still for it.
 
     Returns:
         The model on the `meta` device; `None` for one that brings its own code, which is only run to train it.
@@ -44,7 +48,7 @@ def check_profile(profile: Profile, folder_or_config: Any, hardware: Hardware) -
         HardwareError, ModelError, DataError, ProfileError: what a run of the profile on this hardware would fail with.
     """
     check_machine(profile.train, hardware)
-    check_target(profile.push)
+    _check_push(profile, warn)
     _check_measure(profile.eval, hardware)
     check_length(profile, folder_or_config)
     adapter = starting_adapter(profile.adapter, lambda detail: None)
@@ -58,6 +62,15 @@ def check_profile(profile: Profile, folder_or_config: Any, hardware: Hardware) -
     made = make_meta_model(profile, folder_or_config, hardware, adapter, vocabulary)
     check_layers(made.base, profile.train)
     return made
+
+
+def _check_push(profile: Profile, warn: Callable[[str], object] | None) -> None:
+    try:
+        check_target(profile.push)
+    except ProfileError as error:
+        if warn is None:
+            raise
+        warn(f"{error.message} Training goes on; the push at its end will fail unless that is mended. {error.hint}")
 
 
 def _check_measure(section: EvalSection, hardware: Hardware) -> None:

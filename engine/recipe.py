@@ -70,7 +70,8 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
         events.progress(detail=detail)
 
     events.set_phase("preparing", "reading the rows")
-    data = ranks.leader_first(lambda: _check_and_prepare(pin_commit(run, profile), hardware, cache, report))
+    warn = events.warn if checkpoints else None
+    data = ranks.leader_first(lambda: _check_and_prepare(pin_commit(run, profile), hardware, cache, report, warn))
     for warning in data.warnings:
         events.warn(warning)
     control.poll()
@@ -96,9 +97,9 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
 
 
 def _check_and_prepare(
-    profile: Profile, hardware: Hardware, cache: Path, report: Callable[[str], None]
+    profile: Profile, hardware: Hardware, cache: Path, report: Callable[[str], None], warn: Callable[[str], None] | None
 ) -> TrainingData:
-    check_profile(profile, find_config(profile, cache, report), hardware)
+    check_profile(profile, find_config(profile, cache, report), hardware, warn=warn)
     return prepare(profile, cache, report)
 
 

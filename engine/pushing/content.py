@@ -15,6 +15,7 @@ from ftui.system.files import open_plain
 from ..checkpoints.model_card import CARD, read_facts, write_card
 
 _PIECE = 1 << 20
+LARGEST_IN_GIT = 10 << 20  # the hub keeps larger files outside git
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,18 @@ class Content:
     def source(self, name: str) -> Path | bytes:
         """The path of a file, or its content where it is no file."""
         return self.card if name == CARD and self.card is not None else self.folder / name
+
+    def hashes(self, name: str) -> list[str]:
+        """What a place may know a file by: its SHA-256; of a small one also git's name of it (the hub's)."""
+        entry = self.files[name]
+        return [entry.sha256, self.git_hash(name)] if entry.size <= LARGEST_IN_GIT else [entry.sha256]
+
+    def git_hash(self, name: str) -> str:
+        """The name that git gives to the content of a file (SHA-1, hex)."""
+        digest = hashlib.sha1(b"blob %d\0" % self.files[name].size, usedforsecurity=False)
+        for piece in self.pieces(name):
+            digest.update(piece)
+        return digest.hexdigest()
 
     def pieces(self, name: str) -> Iterator[bytes]:
         """The content of a file, a MiB at a time."""

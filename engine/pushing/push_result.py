@@ -14,6 +14,8 @@ from . import to_command, to_folder
 from .content import Content, find_content
 
 Report = Callable[[str], object]
+Stale = dict[str, str]
+"""Files at a target that have to go, with hashes."""
 
 
 def check_target(section: PushSection) -> None:
@@ -65,19 +67,20 @@ def push_result(
         done = next((one for one in reversed(before) if isinstance(one, Pushed) and one.seal == content.seal), None)
         if unless_done and done is not None:
             return done
-        is_ours = section.overwrite or any(isinstance(one, PushBegan) for one in before)
-        return _record(run, content, to, lambda: _open(content, target, section, is_ours=is_ours),
-                       lambda: _send(content, target, to, report))  # fmt: skip
+        begun = [record for record in before if isinstance(record, PushBegan)]
+        return _record(run, content, to, lambda: _open(content, target, section, begun),
+                       lambda stale: _send(content, target, to, stale, report))  # fmt: skip
     finally:
         lock.close()
 
 
-def _record(run: Run, content: Content, to: str, begin: Callable[[], None], send: Callable[[], Pushed]) -> Pushed:
+def _record(run: Run, content: Content, to: str, begin: Callable[[], Stale], send: Callable[[Stale], Pushed]) -> Pushed:
     writer = Writer(run.pushes)
     try:
-        begin()
-        writer.write(PushBegan(to=to, what=content.what, seal=content.seal), durable=True)
-        pushed = send()
+        stale = begin()
+        files = {name: content.hashes(name) for name in content.files}
+        writer.write(PushBegan(to=to, what=content.what, seal=content.seal, files=files), durable=True)
+        pushed = send(stale)
         writer.write(pushed, durable=True)
     except FtuiError as error:
         _record_failure(writer, content, to, error)
@@ -86,6 +89,9 @@ def _record(run: Run, content: Content, to: str, begin: Callable[[], None], send
         failure = PushError(f"{content.what} cannot be read: {error}.", hint="Push again.")
         _record_failure(writer, content, to, failure)
         raise failure from error
+    except Exception as error:  # of whatever library: without its end on record it would seem to go on for ever
+        _record_failure(writer, content, to, PushError(f"{type(error).__name__}: {error}"))
+        raise
     finally:
         writer.close()
     return pushed
@@ -96,30 +102,28 @@ def _record_failure(writer: Writer, content: Content, to: str, error: FtuiError)
     writer.write(failed, durable=True)
 
 
-def _open(content: Content, target: Target, section: PushSection, *, is_ours: bool) -> None:
-    """Everything that can be refused before the first byte is sent."""
+def _open(content: Content, target: Target, section: PushSection, before: list[PushBegan]) -> Stale:
+    """Everything that can be refused before the first byte is sent; the files there that have to go."""
     _check(target, must_answer=True)
     match target.kind:
         case "hub":
             from .to_hub import open_repository
 
-            open_repository(content, target.value, private=section.private, is_ours=is_ours)
-        case "folder" if not is_ours and (foreign := to_folder.foreign_files(content, target.folder)):
-            raise UsageError(
-                f"{target.folder} has files that {content.run.name} has not pushed: {', '.join(foreign[:3])}.",
-                hint="--overwrite (push.overwrite = true) replaces those of the same names and leaves the others.",
-            )
+            return open_repository(content, target.value, before, private=section.private, overwrite=section.overwrite)
+        case "folder":
+            return to_folder.open_folder(content, target.folder, before, overwrite=section.overwrite)
+    return {}
 
 
-def _send(content: Content, target: Target, to: str, report: Report) -> Pushed:
+def _send(content: Content, target: Target, to: str, stale: Stale, report: Report) -> Pushed:
     place, commit = to, ""
     match target.kind:
         case "hub":
             from .to_hub import send
 
-            place, commit = send(content, target.value, report)
+            place, commit = send(content, target.value, stale, report)
         case "folder":
-            to_folder.send(content, target.folder, report)
+            to_folder.send(content, target.folder, stale, report)
             place = str(target.folder)
         case "command":
             to_command.send(content, target, report)

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from ftui.errors import PushError, UsageError
 from ftui.profile.sections.push_target import Target
-from ftui.system.file_tree import link_files
-from ftui.system.files import open_private, replace_file, write_all
+from ftui.system.files import open_private, write_all
 from ftui.system.redact import redact
 from ftui.system.scratch import scratch
+from ftui.system.volume import disk_error
 
-from ..checkpoints.model_card import CARD
 from .content import Content
+from .to_folder import copy_missing
 
 LAST_LINES = 5
 LONGEST_LINE = 500
@@ -33,18 +33,24 @@ def check_program(target: Target) -> None:
 
 
 def send(content: Content, target: Target, report: Callable[[str], object]) -> None:
-    """Run the command on a folder with the files; what it prints goes to push.log, redacted.
+    """Run the command on a folder with copies of the files; what it prints goes to push.log, redacted.
+
+    Copies, since a command may change what it is given, and second names of the run's files would change those.
 
     Raises:
+        DiskError: the volume of the run has no room for them.
         PushError: it ended with another exit code than 0, with its last lines.
     """
     with scratch("push", content.run.folder) as parent:
         folder = parent / content.run.name
         folder.mkdir()
-        link_files(content.folder, folder, [name for name in content.files if content.card is None or name != CARD])
-        if content.card is not None:
-            replace_file(folder / CARD, content.card)
         words = target.command(folder)
+        try:
+            copy_missing(content, folder, report)
+        except OSError as error:
+            raise disk_error(
+                error, f"{content.what} cannot be copied for {words[0]}", folder, content.num_bytes
+            ) from error
         log = open_private(content.run.push_log, os.O_WRONLY | os.O_APPEND)
         try:
             code, lines = _run(words, lambda line: write_all(log, f"{line}\n".encode()), report)

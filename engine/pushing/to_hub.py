@@ -1,13 +1,12 @@
 """To a repository of the hub: in commits of a few GiB, none for what is there already, its hashes asked afterwards."""
 
 import functools
-import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from huggingface_hub import CommitOperationAdd, HfApi, get_token
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, get_token
 from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError
     HfHubHTTPError,
     HTTPError,  # of whichever httpx the hub library uses; no OSError
@@ -16,10 +15,12 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError
 from huggingface_hub.hf_api import RepoFile
 
 from ftui.errors import PushError, UsageError
+from ftui.runs.events import PushBegan
 from ftui.system.redact import redact
 from ftui.units import size
 
 from .content import Content
+from .present_files import find_stale
 
 PART_BYTES = 5 << 30
 PART_FILES = 50
@@ -63,13 +64,13 @@ def _account(endpoint: str, token: str | None) -> dict[str, Any]:
     return account
 
 
-def open_repository(content: Content, name: str, *, private: bool, is_ours: bool) -> None:
-    """Make the repository, or see that files may be put into the one that is there.
-
-    `is_ours`: this run has pushed there, or a person has said that files may be replaced.
+def open_repository(
+    content: Content, name: str, before: list[PushBegan], *, private: bool, overwrite: bool
+) -> dict[str, str]:
+    """Make the repository, or see that files may be put into the one that is there; which have to go (`find_stale`).
 
     Raises:
-        UsageError: it has other files, or is public.
+        UsageError: it has files of others, or is public.
         PushError: the hub refuses, or does not answer.
     """
     with plain_errors(name):
@@ -78,23 +79,22 @@ def open_repository(content: Content, name: str, *, private: bool, is_ours: bool
             info = api.model_info(name)
         except RepositoryNotFoundError:
             api.create_repo(name, private=private)  # what is there and was not seen is somebody else's
-            return
+            return {}
         if private and info.private is False:
             raise UsageError(
                 f"hub:{name} is public.", hint="--public (push.private = false) pushes there all the same."
             )
         remote = list_files(api, name)
-    foreign = [path for path in remote if path != OWN_FILE and not is_there(content, path, remote)]
-    if foreign and not is_ours:
-        more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
-        raise UsageError(
-            f"hub:{name} has files that {content.run.name} has not pushed: {', '.join(foreign[:3])}{more}.",
-            hint="--overwrite (push.overwrite = true) replaces those of the same names and leaves the others.",
-        )
+    names = [path for path in remote if path != OWN_FILE]
+    return find_stale(
+        content, names, lambda path: remote_hash(remote[path]), before, f"hub:{name}", overwrite=overwrite
+    )
 
 
-def send(content: Content, name: str, report: Report) -> tuple[str, str]:
+def send(content: Content, name: str, stale: Collection[str], report: Report) -> tuple[str, str]:
     """Upload what is not there, and verify all; returns the address and the commit that has it.
+
+    `stale` is deleted in the commit that makes the content whole.
 
     Raises:
         PushError: the hub refuses, does not answer, or has other bytes than were sent.
@@ -105,11 +105,13 @@ def send(content: Content, name: str, report: Report) -> tuple[str, str]:
         remote = list_files(api, name)
         missing = [path for path in content.names if not is_there(content, path, remote)]
         total, sent = sum(content.files[path].size for path in missing), 0
-        parts = list(cut_parts(content, missing))
+        parts = list(cut_parts(content, missing)) or ([[]] if stale else [])
         for number, part in enumerate(parts, start=1):
             report(f"uploading to hub:{name}: {size(sent)} of {size(total)}, part {number} of {len(parts)}")
             message = f"{content.run.name}: {content.what}" + (f" (part {number})" if len(parts) > 1 else "")
-            operations = [_addition(content, path) for path in part]
+            operations: list[CommitOperationAdd | CommitOperationDelete] = [_addition(content, path) for path in part]
+            if number == len(parts):
+                operations += [CommitOperationDelete(path) for path in stale if path in remote]
             api.create_commit(name, operations, commit_message=message)
             sent += sum(content.files[path].size for path in part)
         report(f"verifying hub:{name}")
@@ -117,7 +119,9 @@ def send(content: Content, name: str, report: Report) -> tuple[str, str]:
         assert commit is not None, "a repository with files has a commit"
         remote = list_files(api, name, commit)
     if wrong := [path for path in content.names if not is_there(content, path, remote)]:
-        raise PushError(f"hub:{name} has not what was sent as {', '.join(wrong[:3])}.", hint=AGAIN)
+        raise PushError(
+            f"hub:{name} has not what was sent as {', '.join(wrong[:3])}.", hint="Push again with --overwrite."
+        )
     return f"{api.endpoint}/{name}", commit
 
 
@@ -132,12 +136,12 @@ def is_there(content: Content, path: str, remote: dict[str, RepoFile]) -> bool:
     entry, found = content.files.get(path), remote.get(path)
     if entry is None or found is None or found.size != entry.size:
         return False
-    if found.lfs is not None:
-        return bool(found.lfs.sha256 == entry.sha256)
-    digest = hashlib.sha1(b"blob %d\0" % entry.size, usedforsecurity=False)  # as git names a file
-    for piece in content.pieces(path):
-        digest.update(piece)
-    return bool(found.blob_id == digest.hexdigest())
+    return remote_hash(found) == (entry.sha256 if found.lfs is not None else content.git_hash(path))
+
+
+def remote_hash(entry: RepoFile) -> str:
+    """The hash by which the hub keeps a file: of a large one its SHA-256, else git's name of it."""
+    return str(entry.blob_id if entry.lfs is None else entry.lfs.sha256)
 
 
 def cut_parts(content: Content, names: list[str]) -> Iterator[list[str]]:
@@ -172,6 +176,8 @@ def plain_errors(name: str) -> Iterator[None]:
         cause = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error  # of a thread of its
         if isinstance(cause, HfHubHTTPError):
             raise _refusal(name, cause) from error
+        if isinstance(cause, RuntimeError):  # of the native part of the library (hf_xet), which knows no other
+            raise PushError(f"The hub's library has failed: {redact(str(cause))}.", hint=AGAIN) from error
         if not isinstance(cause, HTTPError | ConnectionError | TimeoutError):
             raise
         raise PushError(

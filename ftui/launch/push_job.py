@@ -47,8 +47,8 @@ def push_job(
     target = parse_target(str(section.to))
     if target.kind == "hub":
         plan.append(("seen by", "you only, if it is new" if section.private else "everybody, if it is new"))
-    elif target.kind == "folder":
-        plan.append(disk_line(target.folder, sum(sizes)))
+    else:  # a command gets copies, since it may change what it is given
+        plan.append(disk_line(target.folder if target.kind == "folder" else run.folder, sum(sizes)))
 
     def work(helper: "Helper", on_detail: "OnDetail") -> Rows:
         answer = helper.ask(

@@ -309,11 +309,15 @@ class Restarting(Record, frozen=True, tag="restarting"):
 
 
 class PushBegan(Record, frozen=True, tag="push_began"):
-    """A push of `what` (`seal`: of its manifest) to `to` begins or goes on: from here on what is there is ours."""
+    """A push of `what` (`seal`: of its manifest) to `to` begins or goes on.
+
+    `files`: their hashes by name. What is found there with one of them under its name is ours, and nothing else.
+    """
 
     to: str
     what: str
     seal: str
+    files: dict[str, list[str]] = {}
 
 
 class Pushed(Record, frozen=True, tag="pushed"):

@@ -261,7 +261,8 @@ def test_every_module_has_a_layer() -> None:
 
 def test_nothing_swallows_exceptions() -> None:
     """`except Exception: pass` and its kin. The broad catches are of processes that tell another what they caught, and
-    of whoever lets a library read a file that may hold anything, or runs a person's own code, and names the file."""
+    of whoever lets a library read a file that may hold anything, or runs a person's own code, and names the file; a
+    push records how it ended, and raises it again."""
     broad = []
     for path in sources():
         for node in nodes(path):
@@ -269,7 +270,8 @@ def test_nothing_swallows_exceptions() -> None:
                 broad.append(str(path.relative_to(ROOT)))
             if isinstance(node, ast.ExceptHandler) and ast.unparse(node.body[0]) == "pass":
                 broad.append(f"{path.relative_to(ROOT)}:{node.lineno} (pass)")
-    known = ["engine/__main__.py", "engine/models/files/blame.py", "engine/services/server.py"]
+    known = ["engine/__main__.py", "engine/models/files/blame.py", "engine/pushing/push_result.py"]
+    known.append("engine/services/server.py")
     assert sorted(broad) == [*known, "ftui/evaluation/own_measures.py"]
 
 

@@ -1,6 +1,7 @@
 """What needs the training libraries to be refused is refused by every command, with one message and one exit code."""
 
 import dataclasses
+import shutil
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 from ftui.cli import dry_run, estimate, preview
 from ftui.engine.services.server import answer
 from ftui.engine.simulate import host
-from ftui.errors import DataError, FtuiError
+from ftui.errors import DataError, FtuiError, ProfileError
 from ftui.estimate.api import Known
 from ftui.estimate.closed_form import ENGINE_BYTES
 from ftui.estimate.simulation import with_libraries
@@ -22,6 +23,8 @@ from ftui.helper.protocol import Request
 from ftui.profile.layers import resolve
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
+from ftui.runs.events import Warned
+from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 from tests.support.attempts import attempt
 from tests.support.tiny import PLAIN, chats, make_profile, make_tokenizer, write_rows
@@ -169,6 +172,23 @@ def test_an_adapter_of_another_base_is_refused_alike(model_folder: Path, moe_fol
     )
     assert len(set(found.values())) == 1, found
     assert found["start"] is not None and "does not fit" in found["start"][1]
+
+
+def test_a_run_that_has_trained_does_not_stand_still_for_its_push(model_folder: Path, tmp_path: Path) -> None:
+    """It goes on from its checkpoint on a machine without the volume, the token or the program, and says so."""
+    rows, volume = write_rows(tmp_path / "rows.jsonl", chats(8)), tmp_path / "volume"
+    volume.mkdir()
+    steps = {"train": {"max_steps": 1}, "push": {"to": str(volume / "x")}}
+    run, profile = Run(tmp_path / "run"), make_profile(model_folder, rows, **steps)
+    assert attempt(run, profile) == 0
+    volume.rmdir()
+    volume.touch()
+    assert attempt(run, profile, 2) == 0
+    warnings = [record.message for record in Tail(run.journal).read() if isinstance(record, Warned)]
+    assert any(f"{volume} is no folder" in message and "Training goes on" in message for message in warnings)
+    shutil.rmtree(run.checkpoints)
+    with pytest.raises(ProfileError, match=r"push\.to"):
+        attempt(run, profile, 3)
 
 
 def test_missing_rows_are_the_estimates_fault_too(model_folder: Path, tmp_path: Path) -> None:

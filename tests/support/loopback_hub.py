@@ -162,6 +162,9 @@ class _Handler(BaseHTTPRequestHandler):
                 data = base64.b64decode(value["content"])
             elif line["key"] == "lfsFile":
                 data = self.hub.objects[value["oid"]]
+            elif line["key"] == "deletedFile":
+                del held.files[value["path"]]
+                continue
             else:
                 continue
             held.files[value["path"]] = data[:-1] + b"?" if value["path"] in self.hub.damage else data

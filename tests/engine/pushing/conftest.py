@@ -50,6 +50,18 @@ def fill_checkpoint(folder: Path) -> None:
     (folder / "resume" / "state.json").write_text("{}")
 
 
+MERGED = ["config.json", "model-00001-of-00001.safetensors"]
+
+
+def fill_merged(folder: Path) -> None:
+    (folder / MERGED[0]).write_text('{"model_type": "llama"}')
+    (folder / MERGED[1]).write_bytes(WEIGHTS)
+
+
+def fill_gguf(folder: Path) -> None:
+    (folder / "m.gguf").write_bytes(b"GGUF")
+
+
 def publish(target: Path, step: int = 8, fill: object = fill) -> None:
     manifest = Manifest(
         run_id=RUN_ID, attempt=1, token="t", step=step, versions={"torch": "2.9"}, fingerprints={"data": "da7a"},

@@ -1,5 +1,7 @@
 """Pushes into folders and through commands; what a model card says."""
 
+import os
+import re
 import sys
 from pathlib import Path
 
@@ -12,12 +14,13 @@ from ftui.errors import FtuiError, PushError, UsageError
 from ftui.profile.sections.push_target import PushSection, Target, parse_target
 from ftui.runs.events import Pushed, PushFailed
 from ftui.runs.journal import Tail
+from ftui.runs.manifest import fault
 from ftui.runs.reduce import fold
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.system.checked_write import Pieces, write_checked
 from ftui.system.files import try_lock
-from tests.engine.pushing.conftest import WEIGHTS, publish
+from tests.engine.pushing.conftest import MERGED, WEIGHTS, fill_gguf, fill_merged, publish
 
 FILES = ["README.md", "adapter_config.json", "adapter_model.safetensors", "extra/note.txt"]
 
@@ -28,6 +31,21 @@ def push(run: Run, to: object, what: str | None = None, *, overwrite: bool = Fal
 
 def files(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, number: int) -> list[Path]:
+    """Be killed in the middle of the n-th file that is copied."""
+    copied: list[Path] = []
+
+    def write(path: Path, pieces: Pieces) -> tuple[int, str]:
+        copied.append(path)
+        if len(copied) == number:
+            path.write_bytes(b"half")
+            raise KeyboardInterrupt
+        return write_checked(path, pieces)
+
+    monkeypatch.setattr(to_folder, "write_checked", write)
+    return copied
 
 
 @pytest.mark.parametrize("what", [None, "final", "checkpoint-4", "4", "exports/small", "small"])
@@ -42,16 +60,7 @@ def test_a_folder_gets_every_byte_and_nothing_else(run: Run, tmp_path: Path, wha
 
 def test_a_push_cut_short_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing stands under the name before all does, and what was copied is not copied again."""
-    copied: list[str] = []
-
-    def write(path: Path, pieces: Pieces) -> tuple[int, str]:
-        copied.append(path.name)
-        if len(copied) == 3:
-            path.write_bytes(b"half")
-            raise KeyboardInterrupt
-        return write_checked(path, pieces)
-
-    monkeypatch.setattr(to_folder, "write_checked", write)
+    copied = kill_at(monkeypatch, 3)
     with pytest.raises(KeyboardInterrupt):
         push(run, tmp_path / "x")
     assert not (tmp_path / "x").exists()
@@ -74,9 +83,92 @@ def test_foreign_files_in_a_folder_stay(run: Run, tmp_path: Path) -> None:
     assert (tmp_path / "x/README.md").read_text() == "theirs"
     push(run, tmp_path / "x", overwrite=True)
     assert files(tmp_path / "x") == sorted([*FILES, "theirs.txt"])
-    (tmp_path / "x/adapter_config.json").write_text("damaged")
-    push(run, tmp_path / "x")
+    (tmp_path / "x/adapter_config.json").write_text("edited")
+    with pytest.raises(UsageError, match=r"not pushed: adapter_config\.json\."):
+        push(run, tmp_path / "x")
+    push(run, tmp_path / "x", overwrite=True)
     assert (tmp_path / "x/adapter_config.json").read_text() == '{"r": 4}'
+
+
+@pytest.mark.parametrize("kind", ["empty", "link"])
+def test_a_folder_that_is_there_is_filled_where_it_is(
+    run: Run, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A volume may be mounted there: nothing can be renamed onto it, and what is beside it is another disk."""
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    if kind == "link":
+        (tmp_path / "x").symlink_to(volume)
+    target = volume if kind == "empty" else tmp_path / "x"
+    names, inode = set(os.listdir(tmp_path)), volume.stat().st_ino
+    kill_at(monkeypatch, 3)
+    with pytest.raises(KeyboardInterrupt):
+        push(run, target)
+    assert set(os.listdir(tmp_path)) == names
+    assert push(run, target).verified and files(volume) == FILES
+    assert volume.stat().st_ino == inode and set(os.listdir(tmp_path)) == names
+
+
+def test_weights_of_an_earlier_push_go(run: Run, tmp_path: Path) -> None:
+    """Else the old adapter would be loaded onto the merged model; a GGUF file is loaded by its name, and stays."""
+    publish(run.exports / "merged", fill=fill_merged)
+    publish(run.exports / "gguf", fill=fill_gguf)
+    push(run, tmp_path / "x")
+    push(run, tmp_path / "x", "gguf")
+    assert files(tmp_path / "x") == sorted([*FILES, "m.gguf"])
+    push(run, tmp_path / "x", "merged")
+    assert files(tmp_path / "x") == sorted(["README.md", "extra/note.txt", "m.gguf", *MERGED])
+    push(run, tmp_path / "x")
+    assert files(tmp_path / "x") == sorted([*FILES, "m.gguf"])
+
+
+@pytest.mark.parametrize(
+    "name", ["adapter_config.json", "model.safetensors", "pytorch_model.bin", "chat_template.jinja"]
+)
+def test_weights_of_others_are_neither_deleted_nor_mixed_with_ours(run: Run, tmp_path: Path, name: str) -> None:
+    publish(run.exports / "merged", fill=fill_merged)
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / name).write_text("theirs")
+    with pytest.raises(UsageError, match=rf"loaded with exports/merged: {re.escape(name)}") as refused:
+        push(run, tmp_path / "x", "merged", overwrite=True)
+    assert "another target" in refused.value.hint and files(tmp_path / "x") == [name]
+
+
+def test_nothing_of_a_push_that_was_killed_gets_into_another(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(run.exports / "merged", fill=fill_merged)
+    kill_at(monkeypatch, 3)
+    with pytest.raises(KeyboardInterrupt):
+        push(run, tmp_path / "volume/x")
+    push(run, tmp_path / "volume/x", "merged")
+    assert files(tmp_path / "volume") == sorted(f"x/{name}" for name in ["README.md", *MERGED])
+    assert os.listdir(tmp_path / "volume") == ["x"]
+
+
+def test_links_in_a_folder_are_files_of_others(run: Run, tmp_path: Path) -> None:
+    """A linked file is somebody's file; through a linked folder something elsewhere would be written to."""
+    (tmp_path / "x").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/README.md").write_text("theirs")
+    (tmp_path / "x/README.md").symlink_to(tmp_path / "elsewhere/README.md")
+    with pytest.raises(UsageError, match=r"not pushed: README\.md"):
+        push(run, tmp_path / "x")
+    (tmp_path / "x/extra").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UsageError, match="x/extra is a link"):
+        push(run, tmp_path / "x", overwrite=True)
+    assert files(tmp_path / "elsewhere") == ["README.md"]
+    (tmp_path / "x/extra").unlink()
+    push(run, tmp_path / "x", overwrite=True)
+    assert (tmp_path / "elsewhere/README.md").read_text() == "theirs" and files(tmp_path / "x") == FILES
+
+
+def test_a_command_cannot_change_the_run(run: Run, tmp_path: Path) -> None:
+    code = (
+        "import os, sys; os.chdir(sys.argv[1]); name = 'adapter_model.safetensors'; open(name, 'w'); os.chmod(name, 0)"
+    )
+    push(run, f'command:{sys.executable} -S -c "{code}" {{folder}}')
+    assert fault(run.final) is None and os.access(run.final / "adapter_model.safetensors", os.W_OK)
 
 
 def test_what_is_damaged_here_is_not_pushed(run: Run, tmp_path: Path) -> None:

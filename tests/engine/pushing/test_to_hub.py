@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import HfApi, constants
 
 from ftui.engine.pushing import to_hub
 from ftui.engine.pushing.push_result import check_target, push_result
@@ -14,7 +14,7 @@ from ftui.profile.sections.push_target import PushSection
 from ftui.runs.events import PushBegan, Pushed, PushFailed
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
-from tests.engine.pushing.conftest import WEIGHTS, publish
+from tests.engine.pushing.conftest import MERGED, WEIGHTS, fill_merged, publish
 from tests.support.loopback_hub import LoopbackHub, Repository
 
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content:DeprecationWarning")  # httpx of the hub's library
@@ -66,7 +66,7 @@ def test_wrong_bytes_on_the_hub_are_seen_and_mended(run: Run, hub: LoopbackHub) 
             push(run)
         assert kinds(run)[-1] is PushFailed
         hub.damage = set()
-        push(run)
+        push(run, TO.model_copy(update={"overwrite": True}))
     assert hub.repositories["us/mine"].files["adapter_model.safetensors"] == WEIGHTS
 
 
@@ -79,10 +79,44 @@ def test_foreign_files_are_neither_replaced_unasked_nor_deleted(run: Run, hub: L
     push(run, TO.model_copy(update={"overwrite": True}))
     held = hub.repositories["us/mine"].files
     assert held["other.txt"] == b"theirs too" and b"Trained with ftui" in held["README.md"]
-    publish(run.final, 9)
-    held["README.md"] = b"edited on the hub"
     push(run)
-    assert b"Trained with ftui" in held["README.md"], "it is the run's by now"
+    held["README.md"] = b"edited on the hub"
+    with pytest.raises(UsageError, match=r"not pushed: README\.md\."):
+        push(run)
+
+
+def test_weights_of_an_earlier_push_go_in_the_commit_of_the_new_ones(run: Run, hub: LoopbackHub) -> None:
+    push(run)
+    publish(run.exports / "merged", fill=fill_merged)
+    push(run, what="merged")
+    held = hub.repositories["us/mine"]
+    assert set(held.files) == {".gitattributes", "README.md", "extra/note.txt", *MERGED} and held.num_commits == 2
+
+
+@pytest.mark.slow
+def test_weights_of_others_are_not_mixed_with_ours(run: Run, hub: LoopbackHub) -> None:
+    hub.repositories["us/mine"] = Repository(True, {"model.safetensors": b"theirs"})
+    with pytest.raises(UsageError, match=r"be loaded with final: model\.safetensors") as refused:
+        push(run, TO.model_copy(update={"overwrite": True}))
+    assert "another target" in refused.value.hint
+    assert hub.repositories["us/mine"].files == {"model.safetensors": b"theirs"}
+
+
+@pytest.mark.parametrize(
+    ("error", "caught"), [(RuntimeError("CAS: out of retries"), PushError), (ValueError("x"), ValueError)]
+)
+def test_however_the_library_fails_it_is_recorded(
+    run: Run, hub: LoopbackHub, error: Exception, caught: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The native part of the hub's library raises a bare RuntimeError."""
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(HfApi, "create_commit", fail)
+    with pytest.raises(caught, match=str(error)):
+        push(run)
+    assert kinds(run) == [PushBegan, PushFailed]
 
 
 @pytest.mark.slow

@@ -27,12 +27,13 @@ def test_it_says_what_goes_where_before_anything_does(run: Run, public: bool, se
     assert plan(job)["sends"] == "final: 1 file, 1.0 KiB", "not what only a resumed run needs"
 
 
-def test_room_is_asked_of_a_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "out" / "mine"
-    assert "needed" in plan(push_job(f"{run.folder}@checkpoint-8", str(target)))["disk"] and not target.exists()
+@pytest.mark.parametrize("to", ["{tmp_path}/out/mine", "command:rclone copy {{folder}} remote:x"])
+def test_room_is_asked_for_copies(run: Run, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = to.format(tmp_path=tmp_path)
+    assert "needed" in plan(push_job(f"{run.folder}@checkpoint-8", target))["disk"] and not (tmp_path / "out").exists()
     monkeypatch.setattr(volume, "free_bytes", lambda folder: 100)
     with pytest.raises(DiskFullError, match="100 B free"):
-        push_job(str(run.folder), str(target))
+        push_job(str(run.folder), target)
 
 
 @pytest.mark.parametrize(("what", "to", "words"), [
