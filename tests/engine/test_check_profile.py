@@ -178,7 +178,7 @@ def test_a_run_that_has_trained_does_not_stand_still_for_its_push(model_folder: 
     """It goes on from its checkpoint on a machine without the volume, the token or the program, and says so."""
     rows, volume = write_rows(tmp_path / "rows.jsonl", chats(8)), tmp_path / "volume"
     volume.mkdir()
-    steps = {"train": {"max_steps": 1}, "push": {"to": str(volume / "x")}}
+    steps: Sections = {"train": {"max_steps": 1}, "push": {"to": str(volume / "x")}}
     run, profile = Run(tmp_path / "run"), make_profile(model_folder, rows, **steps)
     assert attempt(run, profile) == 0
     volume.rmdir()
