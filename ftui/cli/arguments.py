@@ -346,7 +346,7 @@ def _add_evaluate(verbs: Verbs, of_running: str) -> None:
     evaluate.add_argument("--out", metavar="DIR", type=Path, help="where results go; otherwise RUN/evaluations/")
     evaluate.add_argument("--rows", metavar="N", dest="num_rows", type=int, help="only the first N")
     evaluate.add_argument(
-        "--max-new-tokens", metavar="N", type=int, default=256, help="the most tokens of an answer (256); 0: no answers"
+        "--max-new-tokens", metavar="N", type=int, help="the most tokens of an answer (256); 0: no answers"
     )
     evaluate.add_argument("--device", choices=("cpu", "cuda", "mps"), help=WORK_DEVICE)
     _add_value_options(evaluate, tier=False)

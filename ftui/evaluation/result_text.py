@@ -1,6 +1,7 @@
 """The results of an evaluation in words: lines of a table, for commands and screens."""
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ PERCENT = ("mean_token_accuracy", "exact_match", "json_valid", "stopped")
 
 def plan_rows(folder: Path, assumptions: Sequence[str]) -> list[tuple[str, ...]]:
     """What a person reads before it begins."""
-    goes_on = "goes on with" if (folder / "rows.jsonl").is_file() else "written to"
+    goes_on = "goes on with" if os.path.isfile(folder / "rows.jsonl") else "written to"
     return [(goes_on, str(folder)), *(("note", text) for text in assumptions)]
 
 

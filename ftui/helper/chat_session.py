@@ -28,6 +28,11 @@ class Side(msgspec.Struct, frozen=True):
     folder: Path | None = None
     seal: str = ""
 
+    @property
+    def folder_name(self) -> str:
+        """What folders of what was made of it begin with: that of a checkpoint set aside has a `/` in its title."""
+        return self.title.replace("/", "-")
+
 
 class Voice(Protocol):
     """Something that answers for all sides of a conversation. `cost`: of the last answer in words, where it has one."""

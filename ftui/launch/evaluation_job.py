@@ -1,13 +1,15 @@
 """`ftui evaluate`, for commands and screens: what is checked before, where results are written, what comes of it."""
 
 import hashlib
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from ftui.errors import DataError
+from ftui.errors import DataError, UsageError
 from ftui.evaluation.lm_eval_results import TaskFigure, read_lm_eval
 from ftui.evaluation.result_text import plan_rows, result_rows
 from ftui.evaluation.results import MeasureTable, find_gaps, read_results, summarise
@@ -19,9 +21,14 @@ from ftui.launch.long_job import LongJob, Rows, disk_line
 from ftui.profile.consent import check_measures
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
+from ftui.runs.run_folder import Run
+from ftui.system.files import DAMAGED, read_plain
 
 OWN_ROWS = ""
 """As the file of `forgetting`: the run's own evaluation rows."""
+
+MAX_NEW_TOKENS = 256
+SETTINGS, RESULTS = "evaluation.json", "rows.jsonl"
 
 RESULT_BYTES = 1 << 20
 """Beside what grows with the rows: an answer and the one of the data, for each side."""
@@ -38,7 +45,7 @@ class EvaluationOptions:
     lm_eval: Path | None = None
     out: Path | None = None
     num_rows: int | None = None
-    max_new_tokens: int = 256
+    max_new_tokens: int = MAX_NEW_TOKENS
     device: str | None = None
     overrides: tuple[str, ...] = ()
     allow: Collection[str] = ()
@@ -102,21 +109,25 @@ class PlannedEvaluation:
         )
 
 
-def plan_evaluation(name: str, options: EvaluationOptions) -> PlannedEvaluation:
+def plan_evaluation(source: Run | Path, checkpoint: str | None, options: EvaluationOptions) -> PlannedEvaluation:
     """Check all that can be checked without the training libraries, and choose the folder of the results.
 
     The same call leads to the same folder, so that it continues what was interrupted; another model, other rows or
     other settings lead to another one.
 
+    Args:
+        source: a run, whose `checkpoint` is evaluated (`None`: final/, else the newest), or a folder with a model.
+
     Raises:
-        FtuiError: there is no such run, checkpoint or file, consent is missing, or the disk has no room.
+        FtuiError: there is no such checkpoint or file, consent is missing, the folder holds another evaluation, or the
+            disk has no room.
     """
     data = options.data.absolute()
     digests = {str(data): hash_file(data)}
     if options.measures is not None:
         check_measures(options.measures, options.allow)
         digests["measures"] = hash_file(options.measures)
-    target = find_target(name, options.against, data, options.device, options.overrides)
+    target = find_target(source, checkpoint, options.against, data, options.device, options.overrides)
     profile, forgetting = evaluation_profile(target, data), None
     if options.forgetting == OWN_ROWS:
         forgetting = held_out_profile(target, data)
@@ -127,12 +138,13 @@ def plan_evaluation(name: str, options: EvaluationOptions) -> PlannedEvaluation:
     if forgetting is not None:
         target.check_base()
     settings = _describe(target, options, profile, forgetting, digests)
-    title = f"{target.sides[0].title}-{hashlib.sha256(settings.encode()).hexdigest()[:10]}"
+    title = f"{target.sides[0].folder_name}-{hashlib.sha256(settings.encode()).hexdigest()[:10]}"
     parent = Path("evaluations").absolute() if target.run is None else target.run.evaluations
     folder = parent / title if options.out is None else options.out.absolute()
+    _check_same(folder, settings)
     request = EvaluationRequest(
         [EvaluationSide(side.title, None if side.folder is None else str(side.folder)) for side in target.sides],
-        str(folder / "rows.jsonl"), settings,
+        str(folder / RESULTS), settings,
         inside=None if target.run is None or options.out is not None else str(target.run.folder),
         device=target.device, num_rows=options.num_rows, max_new_tokens=options.max_new_tokens,
         batch_size=profile.eval.per_device_eval_batch_size,
@@ -146,6 +158,29 @@ def plan_evaluation(name: str, options: EvaluationOptions) -> PlannedEvaluation:
     against = f" against {target.sides[1].title}" if len(target.sides) > 1 else ""
     whole_title = f"evaluate {target.title}{against} on {data.name}"
     return PlannedEvaluation(whole_title, assumptions, request, profile, forgetting, lm_eval, disk)
+
+
+def _check_same(folder: Path, settings: str) -> None:
+    """Rows in a folder are taken for those of this evaluation, so they must be; where they were computed is the same.
+
+    Raises:
+        UsageError: they are of another one, or nothing says of which.
+    """
+    if not os.path.lexists(folder / RESULTS):
+        return
+    try:
+        of_rows, wanted = (
+            msgspec.json.decode(text, type=dict[str, Any]) | {"device": None}
+            for text in (read_plain(folder / SETTINGS), settings)
+        )
+    except (OSError, *DAMAGED) as error:
+        reason = f"{SETTINGS} cannot be read: {error}"
+    else:
+        keys = sorted(key for key in of_rows.keys() | wanted if of_rows.get(key) != wanted.get(key))
+        if not keys:
+            return
+        reason = f"it differs in {', '.join(keys)}"
+    raise UsageError(f"{folder} holds another evaluation ({reason}).", hint="Give another --out.")
 
 
 def hash_file(path: Path) -> str:

@@ -16,7 +16,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.sections.data import DataSource, sources
 from ftui.profile.sections.evaluation import EvalSection
 from ftui.profile.sections.preference import PreferenceSection
-from ftui.runs.run_folder import Run, find_run
+from ftui.runs.run_folder import Run
 from ftui.text import toml_value
 
 ADAPTER_CONFIG = "adapter_config.json"
@@ -28,7 +28,7 @@ class EvaluationTarget:
     """Sides that are evaluated (the first, and one to compare it with), with a profile that says how.
 
     Attributes:
-        name: as a person typed it, without the checkpoint.
+        name: of the run, or the folder as a person typed it.
         run: whose it is; `None` for a folder with a model.
         profile: of the run, or of defaults. A run of another stage is evaluated as stage sft.
         assumptions: what a person should know of that profile.
@@ -53,11 +53,13 @@ class EvaluationTarget:
 
 
 def find_target(
-    name: str, against: str | None, data: Path, device: str | None, overrides: Sequence[str]
-) -> EvaluationTarget:
-    """A run with a checkpoint (`RUN@checkpoint-120`), or a folder with a model or an adapter.
+    source: Run | Path, checkpoint: str | None, against: str | None, data: Path, device: str | None,
+    overrides: Sequence[str],
+) -> EvaluationTarget:  # fmt: skip
+    """A run with a checkpoint of it, or a folder with a model or an adapter.
 
     Args:
+        checkpoint: of the run; `None` is final/, else the newest.
         against: `base` or a checkpoint of the run, to compare with.
         data: rows; a profile must name some.
         overrides: `--set` of the profile.
@@ -65,11 +67,9 @@ def find_target(
     Raises:
         FtuiError: there is none, it gives scores and no text, or there is nothing to compare it with.
     """
-    folder = Path(name).expanduser()
-    if (folder / CONFIG).is_file() or (folder / ADAPTER_CONFIG).is_file():
-        return _find_in_folder(name, folder.absolute(), against, data, device, overrides)
-    run_name, _, checkpoint = name.partition("@")
-    run = find_run(run_name)
+    if isinstance(source, Path):
+        return _find_in_folder(str(source), source.absolute(), against, data, device, overrides)
+    run = source
     run.check()
     profile = resolve(run.profile, overrides=overrides).profile
     if profile.gives_scores:
@@ -77,7 +77,7 @@ def find_target(
             f"{run.name} is of stage rm: a reward model scores answers, and gives no text.",
             hint="Its own evaluations (stage rm: reward accuracy and margin) are in `ftui log`.",
         )
-    sides = [find_side(run, checkpoint or None)]
+    sides = [find_side(run, checkpoint)]
     if against is not None:
         sides.append(find_side(run, against))
         if sides[0].folder == sides[1].folder:
@@ -93,7 +93,7 @@ def find_target(
             f"the run is of stage {profile.run.stage}, which compares answers: the rows are evaluated as stage sft has "
             f"them, an answer each; what stage {profile.run.stage} measures is in the run's own evaluations"
         )
-    return EvaluationTarget(run_name, run, profile, sides, device, tuple(assumptions))
+    return EvaluationTarget(run.name, run, profile, sides, device, tuple(assumptions))
 
 
 def _find_in_folder(

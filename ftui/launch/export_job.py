@@ -1,5 +1,6 @@
 """`ftui export`, for commands and screens: what is checked before, where the file is written, what came of it."""
 
+import os
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -18,11 +19,10 @@ from ftui.profile.schema import Profile
 from ftui.runs.events import RunStarted
 from ftui.runs.journal import Tail
 from ftui.runs.manifest import MANIFEST
-from ftui.runs.run_folder import Run, find_run
+from ftui.runs.run_folder import Run
 from ftui.text import shown
 from ftui.units import size
 
-ADAPTER_CONFIG = "adapter_config.json"
 BYTES_OF: Mapping[str, float] = {"f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
 """Bytes of a number."""
 HEAD_BYTES = 16 << 20  # more than a vocabulary takes
@@ -30,19 +30,21 @@ MERGE_BYTES = 2.0  # of a number of the merged model, which stands beside the fi
 
 
 def export_job(
-    name: str, kind: Kind, *, alone: bool = False, out: Path | None = None, device: str | None = None
-) -> LongJob:
-    """Work that writes the weights of a run (`RUN@checkpoint-120`) or a folder with a model as a GGUF file.
+    source: Run | Path, checkpoint: str | None, kind: Kind, *, alone: bool = False, out: Path | None = None,
+    device: str | None = None,
+) -> LongJob:  # fmt: skip
+    """Work that writes the weights of a run, or those of a folder with a model, as a GGUF file.
 
     Args:
+        checkpoint: of the run; `None` is final/, else the newest.
         alone: the adapter by itself, for the GGUF file of its base.
         out: the folder of the file; otherwise one in the run's `exports/`, or in the current folder.
         device: where an adapter is merged; otherwise it is chosen.
 
     Raises:
-        FtuiError: there is no such run, checkpoint or model, it has no adapter, or the disk has no room.
+        FtuiError: there is no such checkpoint, it has no adapter, or the disk has no room.
     """
-    request, profile = _find(name, kind, alone, out)
+    request, profile = _find(source, checkpoint, kind, alone, out)
     target = Path(request.target)
     _refuse_other(target)
     plan: list[tuple[str, ...]] = [("writes", str(target / request.file_name)), ("stored in", kind)]
@@ -55,34 +57,35 @@ def export_job(
         answer = helper.ask("export_gguf", on_detail=on_detail, request=msgspec.to_builtins(request), profile=profile)
         return result_rows(msgspec.convert(answer, ExportResult))
 
-    return LongJob(f"export {name} as {request.file_name}", plan, run)
+    weights = f"{request.name}@{request.title}" if request.title else source
+    return LongJob(f"export {weights} as {request.file_name}", plan, run)
 
 
-def _find(name: str, kind: Kind, alone: bool, out: Path | None) -> tuple[ExportRequest, Profile | None]:
+def _find(
+    source: Run | Path, checkpoint: str | None, kind: Kind, alone: bool, out: Path | None
+) -> tuple[ExportRequest, Profile | None]:
     if alone and kind == "q8_0":
         raise UsageError("An adapter is not stored in q8_0.", hint="It is small: --gguf f16.")
-    folder = Path(name).expanduser()
-    if (folder / CONFIG).is_file() or (folder / ADAPTER_CONFIG).is_file():
-        if alone or not (folder / CONFIG).is_file():
+    if isinstance(source, Path):
+        if alone or not (source / CONFIG).is_file():
             raise UsageError(
-                f"{name} is a folder; an adapter is exported from the run that trained it.",
+                f"{source} is a folder; an adapter is exported from the run that trained it.",
                 hint="ftui export RUN --gguf f16 merges it into its base, --adapter writes it alone.",
             )
-        model_name = folder.resolve().name
+        model_name = source.resolve().name
         target = out or Path(f"{model_name}-{kind}-gguf")
-        return ExportRequest(model_name, kind, str(folder.absolute()), str(target.absolute())), None
-    run_name, _, checkpoint = name.partition("@")
-    run = find_run(run_name)
+        return ExportRequest(model_name, kind, str(source.absolute()), str(target.absolute())), None
+    run = source
     run.check()
     profile = stored_profile(run)
     if profile.gives_scores:
         raise UsageError(f"{run.name} has trained a reward model: llama.cpp cannot score with it.")
     if checkpoint == BASE:
         raise UsageError("The base is exported from its own folder.", hint="ftui export MODEL_FOLDER --gguf f16")
-    side = find_side(run, checkpoint or None)
+    side = find_side(run, checkpoint)
     if alone and not profile.adapter.is_lora:
         raise UsageError(f"{run.name} has trained all weights: there is no adapter.", hint="Leave --adapter out.")
-    target = out or run.exports / f"{side.title}-{'adapter-' if alone else ''}{kind}-gguf"
+    target = out or run.exports / f"{side.folder_name}-{'adapter-' if alone else ''}{kind}-gguf"
     request = ExportRequest(
         run.name, kind, str(side.folder), str(target.absolute()), str(run.folder), side.title,
         is_adapter=profile.adapter.is_lora, alone=alone,
@@ -96,8 +99,8 @@ def _refuse_other(target: Path) -> None:
     Raises:
         UsageError: something else is there.
     """
-    is_export = (target / MANIFEST).is_file() and any(target.glob("*.gguf"))
-    if not is_export and (target.is_symlink() or target.exists()):
+    is_export = os.path.isfile(target / MANIFEST) and any(target.glob("*.gguf"))
+    if not is_export and (os.path.lexists(target)):
         raise UsageError(f"{target} exists, and is no export.", hint="--out names a new folder for the file.")
 
 

@@ -1,5 +1,6 @@
 """Long work on what a run has trained (evaluate, merge, export, push): a value that commands print and screens show."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,6 @@ def disk_line(folder: Path, num_bytes: int) -> tuple[str, str]:
     Raises:
         DiskError: the volume cannot take them (a DiskFullError where it is too full).
     """
-    present = next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
+    present = next(place for place in (folder, *folder.absolute().parents) if os.path.isdir(place))
     check_room(present, num_bytes)
     return "disk", f"{size(num_bytes)} needed, {size(free_bytes(present))} free"

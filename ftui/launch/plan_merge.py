@@ -1,5 +1,6 @@
 """A merge of what a run has trained into its base: checked, and as long work that may begin."""
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -48,7 +49,7 @@ def plan_merge(
     _check_method(run, profile, side, into)
     profile, notes = place_merge(run, profile, device)
     chosen: DType = dtype or _stored_dtype(profile)
-    target = (run.exports / f"{side.title}-{chosen}{'-original' if into == 'original' else ''}") if out is None else out
+    target = out or run.exports / f"{side.folder_name}-{chosen}{'-original' if into == 'original' else ''}"
     _check_target(target, is_own=out is None)
     choice = MergeChoice(
         run=str(run.folder), source=str(side.folder), title=side.title, target=str(target.absolute()), dtype=chosen,
@@ -95,7 +96,7 @@ def _check_method(run: Run, profile: Profile, side: Side, into: Into | None) -> 
 
 def _check_target(target: Path, *, is_own: bool) -> None:
     """What ftui has put into the run's folder is made anew; a folder of somebody else is not touched."""
-    if not is_own and (target.is_symlink() or target.exists()):
+    if not is_own and os.path.lexists(target):
         raise UsageError(f"There is something at {target} already.", hint="Give another --out, or remove it.")
 
 

@@ -1,5 +1,6 @@
 """Files of prompts: to be asked, or with the answers that `ftui ask` and conversations have kept."""
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -11,6 +12,7 @@ from ftui.helper.chat_session import Side
 from ftui.launch.answering_sides import Addressee
 from ftui.launch.transcript import Exchange
 from ftui.runs.requests import SamplingKeys
+from ftui.runs.run_folder import Run
 
 
 class PromptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,8 +42,8 @@ def check_file(text: str) -> Path:
     Raises:
         DataError: there is none.
     """
-    path = Path(text.strip()).expanduser()
-    if not path.is_file():
+    path = Path(os.path.expanduser(text.strip()))
+    if not os.path.isfile(path):
         raise DataError(f"There is no file {text.strip()}.")
     return path
 
@@ -68,18 +70,21 @@ def read_prompts_and_answers(path: Path) -> Sequence[PromptLine | Exchange]:
 
 
 def find_answers(
-    path: Path, prompts: Iterable[tuple[str, str | None]], sides: Sequence[Side], sampling: SamplingKeys
+    path: Path, prompts: Iterable[tuple[str, str | None]], run: Run, sides: Sequence[Side], sampling: SamplingKeys
 ) -> list[Exchange | None]:
     """For each prompt (with its system prompt) what a file of answers has of these weights and this sampling.
+
+    The base has no seal that says which one it is, so its answers must be of the same run.
 
     Raises:
         DataError: the file is there and cannot be read.
     """
-    answered = {}
+    answered, wanted = {}, [(side.title, side.seal) for side in sides]
+    is_sealed = all(side.seal for side in sides)
     for number, text in _lines(path) if path.exists() else ():
         line = _decode(path, number, text, Exchange)
-        sides_of_line = [(answer.of, answer.seal) for answer in line.answers]
-        if line.turn == 1 and line.sampling == sampling and sides_of_line == [(s.title, s.seal) for s in sides]:
+        is_same = [(answer.of, answer.seal) for answer in line.answers] == wanted and line.sampling == sampling
+        if line.turn == 1 and is_same and (is_sealed or line.run == run.name):
             answered[line.prompt, line.system] = line
     return [answered.get(prompt) for prompt in prompts]
 

@@ -14,8 +14,8 @@ from ftui.launch.open_run import stored_profile
 from ftui.profile.consent import check_push_command
 from ftui.profile.sections.push_target import COMMAND, HUB, PushSection, parse_target
 from ftui.runs.events import Pushed
-from ftui.runs.manifest import read_manifest
-from ftui.runs.run_folder import Run, find_run
+from ftui.runs.manifest import fault, read_manifest
+from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import run_is_running
 from ftui.system.redact import redact
@@ -30,17 +30,16 @@ RESUME = "resume/"  # what only a resumed run needs of a checkpoint
 
 
 def push_job(
-    name: str, to: str | None, *, public: bool = False, overwrite: bool = False, allow: Collection[str] = ()
-) -> LongJob:
-    """Work that sends a result (`RUN`, `RUN@checkpoint-120`, `RUN@EXPORT`), and goes on where it was cut short.
+    run: Run, what: str | None, to: str | None, *, public: bool = False, overwrite: bool = False,
+    allow: Collection[str] = (),
+) -> LongJob:  # fmt: skip
+    """Work that sends a result (`what`: as `find_folder`), and goes on where it was cut short.
 
     Raises:
-        FtuiError: there is no such run or target, or no room in a folder.
+        FtuiError: there is no such result or target, it is damaged, or there is no room in a folder.
     """
-    name, _, what = name.partition("@")
-    run = find_run(name)
     section = find_section(run, to, public=public, overwrite=overwrite, allow=allow)
-    folder = find_folder(run, what or None)
+    folder = find_folder(run, what)
     sizes = [entry.size for file, entry in read_manifest(folder).files.items() if not file.startswith(RESUME)]
     files = f"{len(sizes)} file{'s' * (len(sizes) != 1)}, {size(sum(sizes))}"
     plan = [("sends", f"{folder.name}: {files}"), ("to", redact(str(section.to)))]
@@ -52,7 +51,7 @@ def push_job(
 
     def work(helper: "Helper", on_detail: "OnDetail") -> Rows:
         answer = helper.ask(
-            "push", on_detail=on_detail, run=str(run.folder.absolute()), what=what or None, **section.model_dump()
+            "push", on_detail=on_detail, run=str(run.folder.absolute()), what=what, **section.model_dump()
         )
         return result_rows(msgspec.convert(answer, Pushed))
 
@@ -71,7 +70,7 @@ def find_section(run: Run, to: str | None, *, public: bool, overwrite: bool, all
     profile = stored_profile(run)
     if profile.push.to is None:
         raise UsageError(f"Where to? The profile of {run.name} has no push.to.", hint="--to hub:OWNER/NAME, for one.")
-    check_push_command(profile, allow)
+    check_push_command(profile, allow, command="ftui push RUN")
     stored = profile.push
     return PushSection(to=stored.to, private=stored.private and not public, overwrite=stored.overwrite or overwrite)
 
@@ -103,7 +102,10 @@ def find_folder(run: Run, what: str | None) -> Path:
     if what == BASE:
         raise UsageError("The base is not what the run has made.")
     export = run.exports / (what or "").removeprefix("exports/")
-    if what and "/" not in export.name and export.parent == run.exports and export.is_dir():
+    if what and "/" not in export.name and export.parent == run.exports and os.path.isdir(export):
+        if problem := fault(export, quick=True):
+            hint = "Remove that folder, and make it again."
+            raise UsageError(f"{export.name} of {run.name} is damaged: {problem}.", hint=hint)
         return export
     folder = find_side(run, what or FINAL).folder
     assert folder is not None, "only the base has none"

@@ -39,8 +39,12 @@ def check_remote_code(profile: "Profile", allow: Collection[str], before: "Profi
     )
 
 
-def check_push_command(profile: "Profile", allow: Collection[str], before: "Profile | None" = None) -> None:
+def check_push_command(
+    profile: "Profile", allow: Collection[str], before: "Profile | None" = None, *, command: str = "ftui run P"
+) -> None:
     """Check that the command of a profile, which may come from elsewhere, may run. `before`: as `check_remote_code`.
+
+    `command` is what takes the consent.
 
     Raises:
         ProfileError: `allow` lacks the consent, and `before` did not name that command.
@@ -51,7 +55,7 @@ def check_push_command(profile: "Profile", allow: Collection[str], before: "Prof
     if before is None or before.push.to != to:
         raise ProfileError(
             f"push.to would run a command here as you: {to.removeprefix('command:').strip()}",
-            hint=f"If that is what you want, say so: --allow {PUSH_COMMAND}",
+            hint=f"If that is what you want, say so: {command} --allow {PUSH_COMMAND}",
         )
 
 

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from textual.widgets import Input
 
+from ftui.cli.trained.named_weights import find_model
 from ftui.errors import DiskFullError, FtuiError, UsageError
 from ftui.helper.client import Helper
 from ftui.launch.evaluation_job import EvaluationOptions, plan_evaluation
@@ -47,7 +48,7 @@ def helper(trained: Workbench) -> Iterator[Helper]:
 
 def evaluate(helper: Helper, name: str, data: str = "rows.jsonl", **options: Any) -> dict[str, Any]:
     """The result as --json prints it."""
-    planned = plan_evaluation(name, EvaluationOptions(data=Path(data), **{"max_new_tokens": 8} | options))
+    planned = plan_evaluation(*find_model(name), EvaluationOptions(data=Path(data), **{"max_new_tokens": 8} | options))
     result: dict[str, Any] = msgspec.to_builtins(planned.run(helper, lambda detail: None))
     return result
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import ClassVar
 
@@ -63,6 +64,10 @@ class AnswersScreen(ListScreen[None]):
         self.action_ask()
 
     def on_unmount(self) -> None:
+        self._is_stopping = True
+        if self._is_asking and self._session is not None:
+            with suppress(FtuiError):  # nobody is here to be told; training goes on after most_seconds anyway
+                self._session.stop()
         if not self._is_lent:
             self._helper.close()  # in the middle of an answer too
 
@@ -117,8 +122,8 @@ class AnswersScreen(ListScreen[None]):
         asked = make_list(lines)
         if all(isinstance(line, PromptLine) for line in lines):
             prompts = ((one.prompt, one.system) for one in asked)
-            sides = self._plan.sides
-            for one, line in zip(asked, find_answers(self._out, prompts, sides, question.sampling), strict=True):
+            kept = find_answers(self._out, prompts, question.whom.run, self._plan.sides, question.sampling)
+            for one, line in zip(asked, kept, strict=True):
                 if line is not None:
                     one.take(line)
         self._asked = asked
@@ -172,9 +177,12 @@ class AnswersScreen(ListScreen[None]):
     def action_leave(self) -> None:
         if self._is_asking and not self._is_stopping:
             self._is_stopping = True
-            if self._session is not None:
-                self._session.stop()
             self._tell("stopping")
+            try:
+                if self._session is not None:
+                    self._session.stop()
+            except FtuiError as error:  # a full disk takes no request
+                stage(self).complain(error)
         elif len(self.app.screen_stack) > 1:
             self.app.pop_screen()
         else:

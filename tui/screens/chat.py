@@ -1,6 +1,7 @@
 """Talk with what a run has trained, beside its base where that is wished."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -75,6 +76,9 @@ class ChatScreen(CanvasScreen[None]):
         self._open()
 
     def on_unmount(self) -> None:
+        if self._is_answering and self._session is not None:
+            with suppress(FtuiError):  # nobody is here to be told; training goes on after most_seconds anyway
+                self._session.stop()
         self._helper.close()  # in the middle of its work too
 
     @property
@@ -174,7 +178,10 @@ class ChatScreen(CanvasScreen[None]):
 
     def action_leave(self) -> None:
         if self._is_answering and self._session is not None:
-            self._session.stop()
+            try:
+                self._session.stop()
+            except FtuiError as error:  # a full disk takes no request
+                stage(self).complain(error)
         elif self._shows_tokens:
             self.action_tokens()
         else:

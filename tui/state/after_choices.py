@@ -56,7 +56,7 @@ class AfterChoice:
 def _evaluate(weights: Weights, text: str, *, against: str | None = None) -> LongJob:
     from ftui.launch.evaluation_job import EvaluationOptions, plan_evaluation
 
-    return plan_evaluation(weights.title, EvaluationOptions(data=Path(text), against=against)).job()
+    return plan_evaluation(weights.run, weights.checkpoint, EvaluationOptions(data=Path(text), against=against)).job()
 
 
 def _own_rows(weights: Weights) -> str:
@@ -81,13 +81,13 @@ def _merge(weights: Weights, text: str, *, dtype: "DType | None" = None, into: "
 def _export(weights: Weights, text: str, *, kind: "Kind" = "f16", alone: bool = False) -> LongJob:
     from ftui.launch.export_job import export_job
 
-    return export_job(weights.title, kind, alone=alone)
+    return export_job(weights.run, weights.checkpoint, kind, alone=alone)
 
 
 def _push(weights: Weights, text: str, *, export: str = "") -> LongJob:
     from ftui.launch.push_job import push_job
 
-    return push_job(f"{weights.run.name}@{export}" if export else weights.title, text)
+    return push_job(weights.run, export or weights.checkpoint, text)
 
 
 def _target_of(weights: Weights) -> str:

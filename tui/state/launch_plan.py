@@ -21,7 +21,7 @@ from ftui.launch.open_run import (
     wait_for_start,
     with_run_name,
 )
-from ftui.profile.consent import check_remote_code
+from ftui.profile.consent import check_push_command, check_remote_code
 from ftui.profile.layers import ProfileLayer, ResolvedProfile, resolve
 from ftui.profile.origins import ValueOrigin
 from ftui.profile.schema import Profile
@@ -95,8 +95,12 @@ def plan_launch(options: LaunchOptions) -> LaunchPlan:
         assert options.profile is not None, "a profile or a run is chosen"
         folder, resolved = locate_run(str(options.profile.absolute()), options.name, options.overrides, options.tier)
         plan = _decided(options, folder, resolved)
+    if plan.act == "attach":
+        return plan  # nothing is started
     origin = plan.parent or plan.run
-    check_remote_code(plan.resolved.profile, (), stored_profile(origin) if origin.facts.exists() else None)
+    before = stored_profile(origin) if origin.facts.exists() else None
+    for check in (check_remote_code, check_push_command):
+        check(plan.resolved.profile, (), before)
     return plan
 
 

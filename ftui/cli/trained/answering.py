@@ -6,12 +6,13 @@ from contextlib import closing, contextmanager
 from typing import Protocol
 
 from ftui.cli.terminal import LiveOutput
+from ftui.cli.trained.named_weights import find_weights
 from ftui.helper.chat_facts import check_sampling
 from ftui.helper.chat_session import ChatSession
 from ftui.helper.client import Helper
 from ftui.launch.answering_sides import Addressee, plan_answering
 from ftui.runs.requests import SamplingKeys
-from ftui.runs.run_folder import Run, find_run
+from ftui.runs.run_folder import Run
 from ftui.text import shown
 
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "seed", "max_new_tokens")
@@ -42,10 +43,8 @@ def address(options: AnsweringOptions) -> Addressee:
     Raises:
         UsageError: there is no such run.
     """
-    name, _, checkpoint = options.name.partition("@")
-    return Addressee(
-        find_run(name), checkpoint or None, options.against, options.device, options.through, options.most_seconds
-    )
+    run, checkpoint = find_weights(options.name)
+    return Addressee(run, checkpoint, options.against, options.device, options.through, options.most_seconds)
 
 
 def read_sampling(options: AnsweringOptions) -> SamplingKeys:

@@ -110,13 +110,19 @@ class Conversation:
             try:
                 thread.join()
             except KeyboardInterrupt:
-                self._session.stop()
+                self._stop()
         answers = [result for result in results if isinstance(result, ChatAnswer)]
         if len(answers) < len(results):
             raise next(result for result in results if isinstance(result, FtuiError))
         print_more([answer.text for answer in answers])
         print()
         return answers
+
+    def _stop(self) -> None:
+        try:
+            self._session.stop()
+        except FtuiError as error:  # a full disk takes no request
+            print(complaint(error.message, error.hint), file=sys.stderr, flush=True)
 
     def _print_tokens(self) -> None:
         """Each token of the last answers with its probability, and what else was likely."""

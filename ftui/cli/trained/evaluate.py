@@ -9,10 +9,11 @@ import msgspec
 
 from ftui.cli import control
 from ftui.cli.terminal import LiveOutput, table
+from ftui.cli.trained.named_weights import find_model
 from ftui.errors import FINISHED, UsageError
 from ftui.evaluation.result_text import algorithm_lines, plan_rows, result_rows
 from ftui.helper.client import Helper
-from ftui.launch.evaluation_job import EvaluationOptions, EvaluationResult, plan_evaluation
+from ftui.launch.evaluation_job import MAX_NEW_TOKENS, EvaluationOptions, EvaluationResult, plan_evaluation
 from ftui.text import shown
 
 WITH_ROWS = "What a run has trained is measured on the rows of a file: --data FILE"
@@ -20,7 +21,7 @@ WITH_ROWS = "What a run has trained is measured on the rows of a file: --data FI
 
 def evaluate(
     name: str, data: Path | None, against: str | None, forgetting: str | None, measures: Path | None,
-    lm_eval: Path | None, out: Path | None, num_rows: int | None, max_new_tokens: int, device: str | None,
+    lm_eval: Path | None, out: Path | None, num_rows: int | None, max_new_tokens: int | None, device: str | None,
     overrides: Sequence[str], allow: Collection[str], as_json: bool,
 ) -> int:  # fmt: skip
     """Check, measure, print. What was interrupted goes on when it is called again.
@@ -31,16 +32,18 @@ def evaluate(
         FtuiError: see `control.order`, `plan_evaluation` and `PlannedEvaluation.run`.
     """
     if data is None:
-        if any((against, forgetting is not None, measures, lm_eval, out, num_rows, overrides, as_json, "@" in name)):
+        options = (against, forgetting, measures, lm_eval, out, num_rows, max_new_tokens, device)
+        if any(option is not None for option in options) or overrides or allow or as_json or "@" in name:
             raise UsageError("There are no rows to evaluate on.", hint="Name a file of them: --data FILE")
         try:
             return control.order("evaluate", name)
         except UsageError as error:
             raise UsageError(error.message, hint=error.hint or WITH_ROWS) from error
+    max_new_tokens = MAX_NEW_TOKENS if max_new_tokens is None else max_new_tokens
     if max_new_tokens < 0 or (num_rows is not None and num_rows < 1):
         raise UsageError("--rows is 1 or more, and --max-new-tokens 0 (no answers) or more.")
     planned = plan_evaluation(
-        name,
+        *find_model(name),
         EvaluationOptions(
             data=data, against=against, forgetting=forgetting, measures=measures, lm_eval=lm_eval, out=out,
             num_rows=num_rows, max_new_tokens=max_new_tokens, device=device, overrides=tuple(overrides), allow=allow,

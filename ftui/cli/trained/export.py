@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
+from ftui.cli.trained.named_weights import find_model
 from ftui.cli.trained.run_job import run_job
 from ftui.helper.gguf_facts import Kind
 from ftui.launch.export_job import export_job
@@ -14,4 +15,4 @@ def export(name: str, gguf: Kind, adapter: bool, out: Path | None, device: str |
     Raises:
         FtuiError: it cannot be written, or is not what was trained.
     """
-    return run_job(export_job(name, gguf, alone=adapter, out=out, device=device), allow)
+    return run_job(export_job(*find_model(name), gguf, alone=adapter, out=out, device=device), allow)

@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from pathlib import Path
 
+from ftui.cli.trained.named_weights import find_weights
 from ftui.cli.trained.run_job import run_job
 from ftui.helper.merge_facts import DType, Into
 from ftui.launch.plan_merge import plan_merge
-from ftui.runs.run_folder import find_run
 
 
 def merge(
@@ -17,5 +17,4 @@ def merge(
     Raises:
         FtuiError: there is nothing to merge, no room, or the result is not what was trained: nothing is published.
     """
-    name, _, checkpoint = name.partition("@")
-    return run_job(plan_merge(find_run(name), checkpoint or None, dtype, into, out, device), allow)
+    return run_job(plan_merge(*find_weights(name), dtype, into, out, device), allow)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from ftui.cli.trained.named_weights import find_weights
 from ftui.cli.trained.run_job import run_job
 from ftui.launch.push_job import push_job
 
@@ -12,4 +13,4 @@ def push(name: str, to: str | None, public: bool, overwrite: bool, allow: Collec
     Raises:
         FtuiError: there is no such run or target, or it did not arrive.
     """
-    return run_job(push_job(name, to, public=public, overwrite=overwrite, allow=allow), allow)
+    return run_job(push_job(*find_weights(name), to, public=public, overwrite=overwrite, allow=allow), allow)

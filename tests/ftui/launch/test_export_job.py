@@ -23,7 +23,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_folder_with_a_model_needs_no_run(model: Path) -> None:
-    job = export_job(str(model), "q8_0")
+    job = export_job(model, None, "q8_0")
     plan = {line[0]: line[1] for line in job.plan}
     assert plan["writes"] == str(model.parent / "model-q8_0-gguf" / "model-q8_0.gguf")
     assert "needed" in plan["disk"]
@@ -38,18 +38,18 @@ def test_nothing_but_an_export_is_replaced(present: str, model: Path) -> None:
         out.mkdir()
         (out / ("MANIFEST.json" if present == "a checkpoint" else "notes.txt")).write_text("mine")
     with pytest.raises(UsageError, match="is no export"):
-        export_job(str(model), "f16", out=out)
+        export_job(model, None, "f16", out=out)
     out = model.parent / "export"
     out.mkdir()
     (out / "MANIFEST.json").write_text("{}")
     (out / "old.gguf").write_text("")
-    assert export_job(str(model), "f16", out=out)
+    assert export_job(model, None, "f16", out=out)
 
 
 def test_room_is_asked_before(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ftui.system.volume.free_bytes", lambda folder: 1 << 20)
     with pytest.raises(DiskFullError, match="needed"):
-        export_job(str(model), "f16")
+        export_job(model, None, "f16")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_room_is_asked_before(model: Path, monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_adapters_are_exported_from_runs(kind: Any, alone: bool, words: str, model: Path) -> None:
     with pytest.raises(UsageError) as raised:
-        export_job(str(model), kind, alone=alone)
+        export_job(model, None, kind, alone=alone)
     assert words in raised.value.message
 
 

@@ -13,6 +13,7 @@ from ftui.hardware.detect import Device
 from ftui.hardware.devices import find_card
 from ftui.helper.merge_facts import Agreement
 from ftui.launch import answering_sides
+from ftui.launch.evaluation_job import EvaluationOptions, plan_evaluation
 from ftui.launch.evaluation_target import find_target
 from ftui.launch.export_job import export_job
 from ftui.launch.long_job import LongJob
@@ -112,14 +113,32 @@ def test_the_gpu_is_taken_where_it_has_room_and_no_run_in_progress_needs_it(
     monkeypatch.setattr(answering_sides, "find_machine", lambda: SimpleNamespace(cards=(card,)))
     monkeypatch.setattr(answering_sides, "read_status", lambda run: status)
     monkeypatch.setattr(answering_sides, "is_running", lambda status: bool(trains_on))
-    for job in (plan_merge(run, None, device=wanted), export_job(run.name, "f16", device=wanted)):
+    for job in (plan_merge(run, None, device=wanted), export_job(run, None, "f16", device=wanted)):
         notes = [row[1] for row in job.plan if row[0] == "note"]
         assert len(notes) == (note is not None) and all(str(note) in text for text in notes)
         assert device_of(job) == device
     rows = tmp_path / "rows.jsonl"
     rows.write_text("{}\n")
-    target = find_target(run.name, None, rows, wanted, ())
+    target = find_target(run, None, None, rows, wanted, ())
     assert (target.device or "auto") == (device if trains_on or wanted else "auto"), "in 4 bits it has room"
+
+
+def lines(job: LongJob) -> dict[str, str]:
+    return {row[0]: row[1] for row in job.plan}
+
+
+def test_what_is_made_of_a_checkpoint_set_aside_lies_where_it_is_looked_for(run: Run, tmp_path: Path) -> None:
+    title, name = "superseded/checkpoint-150-01ab", "superseded-checkpoint-150-01ab"
+    data = tmp_path / "rows.jsonl"
+    run.superseded.mkdir()
+    (run.checkpoints / "checkpoint-150").rename(run.checkpoints / title)
+    data.write_text("{}\n")
+    as_lora(run)
+    assert lines(plan_merge(run, title, "bf16"))["folder"] == str(run.exports / f"{name}-bf16")
+    file = Path(lines(export_job(run, title, "f16"))["writes"])
+    assert file.parent == run.exports / f"{name}-f16-gguf"
+    folder = plan_evaluation(run, title, EvaluationOptions(data=data)).folder
+    assert folder.parent == run.evaluations and folder.name.startswith(f"{name}-")
 
 
 GOOD = Agreement(4, 100, 100, 5e-4, 2.0, 2.0005, 1e-5, 0.995)

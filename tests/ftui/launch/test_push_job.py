@@ -5,6 +5,7 @@ import pytest
 from ftui.errors import DiskFullError, FtuiError, UsageError
 from ftui.launch.long_job import LongJob
 from ftui.launch.push_job import describe_push, push_job
+from ftui.runs.manifest import MANIFEST
 from ftui.runs.run_folder import Run
 from ftui.runs.state import Push, RunState
 from ftui.system import volume
@@ -22,7 +23,7 @@ def plan(job: LongJob) -> dict[str, str]:
 
 @pytest.mark.parametrize(("public", "seen_by"), [(False, "you only"), (True, "everybody")])
 def test_it_says_what_goes_where_before_anything_does(run: Run, public: bool, seen_by: str) -> None:
-    job = push_job(str(run.folder), "hub:me/mine", public=public)
+    job = push_job(run, None, "hub:me/mine", public=public)
     assert job.title == "push mine@final to hub:me/mine" and plan(job)["seen by"].startswith(seen_by)
     assert plan(job)["sends"] == "final: 1 file, 1.0 KiB", "not what only a resumed run needs"
 
@@ -30,26 +31,37 @@ def test_it_says_what_goes_where_before_anything_does(run: Run, public: bool, se
 @pytest.mark.parametrize("to", ["{tmp_path}/out/mine", "command:rclone copy {{folder}} remote:x"])
 def test_room_is_asked_for_copies(run: Run, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = to.format(tmp_path=tmp_path)
-    assert "needed" in plan(push_job(f"{run.folder}@checkpoint-8", target))["disk"] and not (tmp_path / "out").exists()
+    assert "needed" in plan(push_job(run, "checkpoint-8", target))["disk"] and not (tmp_path / "out").exists()
     monkeypatch.setattr(volume, "free_bytes", lambda folder: 100)
     with pytest.raises(DiskFullError, match="100 B free"):
-        push_job(str(run.folder), target)
+        push_job(run, None, target)
 
 
 @pytest.mark.parametrize(("what", "to", "words"), [
-    ("@base", "hub:me/mine", "The base"), ("@checkpoint-9999", "hub:me/mine", "has no checkpoint-9999"),
-    ("", "hub:../up", "no name on the hub"), ("", "elsewhere", "is no target"),
+    ("base", "hub:me/mine", "The base"), ("checkpoint-9999", "hub:me/mine", "has no checkpoint-9999"),
+    ("x" * 300, "hub:me/mine", "names no checkpoint"), (None, "hub:../up", "no name on the hub"),
+    (None, "elsewhere", "is no target"),
 ])  # fmt: skip
-def test_what_cannot_be_pushed(run: Run, what: str, to: str, words: str) -> None:
+def test_what_cannot_be_pushed(run: Run, what: str | None, to: str, words: str) -> None:
     with pytest.raises(FtuiError, match=words):
-        push_job(f"{run.folder}{what}", to)
+        push_job(run, what, to)
+
+
+@pytest.mark.parametrize(("manifest", "words"), [(None, "missing"), ("{", "unreadable"), ("[]", "unreadable")])
+def test_an_export_that_is_not_whole_is_not_pushed(run: Run, manifest: str | None, words: str) -> None:
+    export = run.exports / "final-bf16"
+    export.mkdir(parents=True)
+    if manifest is not None:
+        (export / MANIFEST).write_text(manifest)
+    with pytest.raises(UsageError, match=f"final-bf16 of mine is damaged: {MANIFEST}: {words}"):
+        push_job(run, "final-bf16", "hub:me/mine")
 
 
 def test_a_run_without_a_result_names_the_way(tmp_path: Path) -> None:
     run = opened(tmp_path / "runs" / "young")
     saved(run, 2)
     with pytest.raises(UsageError, match="has no final/ yet") as caught:
-        push_job(str(run.folder), "hub:me/mine")
+        push_job(run, None, "hub:me/mine")
     assert "ftui push young@checkpoint-N" in caught.value.hint
 
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
+from ftui.helper.chat_session import ChatSession
 from ftui.launch import answering_sides
-from ftui.launch.answering_sides import Addressee
+from ftui.launch.answering_sides import Addressee, AnsweringPlan
 from ftui.launch.prompt_file import Question
 from ftui.runs.run_folder import Run
 from ftui.tui.drawing.answer_lines import answer_screen
@@ -23,7 +24,7 @@ from tests.support.shelf import finished
 from tests.support.shown_app import ShownApp, shown_app
 from tests.support.stand_in import stand_in
 from tests.support.tiny import make_profile
-from tests.tui.screens.test_chat import HELPER
+from tests.tui.screens.test_chat import HELPER, SlowVoice
 
 PROMPTS = [{"prompt": "first"}, {"prompt": "second", "system": "Be brief"}, {"prompt": "third"}]
 
@@ -135,6 +136,26 @@ def test_a_conversation_opens_a_file(run: Run, tmp_path: Path) -> None:
     asyncio.run(main())
     kept = [line for file in (run.folder / "chats").iterdir() for line in file.read_text().splitlines()]
     assert sorted(json.loads(line)["prompt"] for line in kept) == ["first", "hello", "second", "third"]
+
+
+@pytest.mark.parametrize("key", [None, "escape"])
+def test_training_does_not_stand_still_for_who_has_left(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    """A full disk takes no request to stop: that is said to whoever is there, and ends nothing."""
+    voice = SlowVoice(is_full=True)
+    monkeypatch.setattr(AnsweringPlan, "open", lambda *arguments: ChatSession(voice))
+
+    async def act(shown: ShownApp) -> None:
+        await asyncio.to_thread(voice.begun.wait, 20)
+        assert not voice.ended.is_set()
+        if key is not None:
+            await shown.press(key)
+            await shown.until(lambda: "no space left" in shown.text())
+
+    out = tmp_path / "o.jsonl"
+    watch(Question(Addressee(run), write(tmp_path / "p.jsonl", PROMPTS), out), act)
+    assert voice.ended.is_set() and not out.exists(), "nothing is asked any more"
 
 
 def test_a_file_that_is_none_of_prompts_says_where(run: Run, tmp_path: Path) -> None:

@@ -4,14 +4,17 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from ftui.errors import DiskError
 from ftui.helper.chat_facts import ChatAnswer, ModelFacts
-from ftui.helper.chat_session import Messages, Side
+from ftui.helper.chat_session import ChatSession, Messages, Side
 from ftui.launch import answering_sides, transcript
+from ftui.launch.answering_sides import AnsweringPlan
 from ftui.launch.answering_way import Situation
 from ftui.profile.schema import Profile
 from ftui.runs.requests import SamplingKeys
@@ -198,6 +201,58 @@ def test_a_reward_model_answers_nothing(
 
     async def act(shown: Shown) -> None:
         assert "has trained a reward model" in shown.text()
+
+    during(act)
+
+
+class SlowVoice:
+    """Goes on until it is stopped; `is_full`: the disk takes no request to stop."""
+
+    sides, facts, cost = (Side("step 12"),), ModelFacts("a GPU", "bf16", True, "ab"), ""
+
+    def __init__(self, *, is_full: bool) -> None:
+        self.is_full, self.begun, self.ended = is_full, Event(), Event()
+
+    def answer(self, conversations: list[Messages], sampling: SamplingKeys, on_texts: object) -> list[ChatAnswer]:
+        self.begun.set()
+        self.ended.wait(20)
+        return [ChatAnswer("cut", False, [])]
+
+    def stop(self) -> None:
+        self.ended.set()
+        if self.is_full:
+            raise DiskError("The request could not be written: no space left.")
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_training_does_not_stand_still_for_who_has_left(
+    during: Callable[..., None], monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    voice = SlowVoice(is_full=is_full)
+    monkeypatch.setattr(AnsweringPlan, "open", lambda *arguments: ChatSession(voice))
+
+    async def act(shown: Shown) -> None:
+        shown.app.screen.query_one(Input).value = "hello"
+        await shown.pilot.press("enter")
+        await asyncio.to_thread(voice.begun.wait, 20)
+        assert not voice.ended.is_set()
+
+    during(act)
+    assert voice.ended.is_set()
+
+
+def test_a_full_disk_takes_no_end_of_an_answer_and_that_is_said(
+    during: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    voice = SlowVoice(is_full=True)
+    monkeypatch.setattr(AnsweringPlan, "open", lambda *arguments: ChatSession(voice))
+
+    async def act(shown: Shown) -> None:
+        shown.app.screen.query_one(Input).value = "hello"
+        await shown.pilot.press("enter")
+        await asyncio.to_thread(voice.begun.wait, 20)
+        await shown.press("escape")
+        assert "no space left" in "".join(shown.text(name) for name in ("keys", "body", "title"))
 
     during(act)
 

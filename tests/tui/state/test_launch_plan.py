@@ -120,6 +120,20 @@ def test_a_run_that_does_not_live_goes_on(path: Path, record: Record | None, wor
         assert changed(plan) == []
 
 
+def test_a_command_to_push_with_is_refused_before_anybody_presses_start(path: Path) -> None:
+    push = "push.to=command:rclone copy {folder} remote:x"
+    with pytest.raises(ProfileError, match="would run a command here") as caught:
+        plan_launch(LaunchOptions(path, overrides=(push,)))
+    assert "ftui run P --allow push-command" in caught.value.hint
+    run = with_profile(shelf.living(runs_root() / "mine"), path)
+    assert plan_launch(LaunchOptions(path, overrides=(push,))).act == "attach", "which runs nothing"
+    text = to_toml(with_run_name(resolve(path, overrides=(push,)).profile, "other"))
+    other = shelf.trained(runs_root() / "other")
+    other.profile.write_text(text)
+    assert plan_launch(LaunchOptions(run=other)).act == "resume", "it was consented to"
+    assert run.name == "mine"
+
+
 def test_a_run_that_never_started_starts(path: Path) -> None:
     run = with_profile(shelf.opened(runs_root() / "mine"), path)
     sentence = "mine was opened and never started: it starts from its first step."
