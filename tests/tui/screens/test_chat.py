@@ -208,7 +208,8 @@ def test_a_reward_model_answers_nothing(
 class SlowVoice:
     """Goes on until it is stopped; `is_full`: the disk takes no request to stop."""
 
-    sides, facts, cost = (Side("step 12"),), ModelFacts("a GPU", "bf16", True, "ab"), ""
+    sides: tuple[Side, ...] = (Side("step 12"),)
+    facts, cost = ModelFacts("a GPU", "bf16", True, "ab"), ""
 
     def __init__(self, *, is_full: bool) -> None:
         self.is_full, self.begun, self.ended = is_full, Event(), Event()
