@@ -321,8 +321,7 @@ def _add_push(verbs: Verbs) -> None:
     ways = "hub:OWNER/NAME, a folder, or 'command:rclone copy {folder} remote:x'; otherwise the profile's push.to"
     push.add_argument("--to", metavar="WHERE", help=ways)
     push.add_argument("--public", action="store_true", help="a new repository on the hub is private otherwise")
-    text = "replace files of the same names that the run has not pushed; other files stay"
-    push.add_argument("--overwrite", action="store_true", help=text)
+    push.add_argument("--overwrite", action="store_true", help="replace files of these names that others put there")
     _add_allow_option(push)
 
 
