@@ -90,7 +90,11 @@ def draw_footer(screen: Screen[Any], message: str = "", tone: str = "text") -> N
     hidden: Collection[str] = getattr(screen, "hidden_keys", ())
     shown = [binding for binding in bindings_of(screen) if binding.show and binding.id not in hidden]
     ordered = sorted(shown, key=lambda binding: binding.id in LAST)
-    keys = [(write_keys(binding), binding.description) for binding in ordered]
+    takes_letters = any(field.display and not field.disabled for field in screen.query("Input"))  # and the ? with them
+    keys = [
+        ("f1" if takes_letters and binding.id == "help" else write_keys(binding), binding.description)
+        for binding in ordered
+    ]
     for canvas in screen.query("#keys").results(Canvas):
         canvas.show(lambda frame: key_line(frame, keys, message, tone))
 

@@ -18,6 +18,7 @@ from ftui.launch.prompt_file import Question, check_file
 from ftui.launch.transcript import Exchange, add_exchange, describe_exchange, new_transcript
 from ftui.runs.requests import SamplingKeys
 from ftui.runs.run_folder import Run
+from ftui.runs.status import is_running, read_status
 
 from ..drawing.chat_lines import Said, conversation_lines, conversation_title, token_lines
 from ..key_table import Meaning
@@ -215,6 +216,9 @@ class ChatScreen(CanvasScreen[None]):
 
     def action_engine(self) -> None:
         if not self._is_answering:
+            if self._through is None and not is_running(read_status(self._run)):
+                stage(self).say(f"{self._run.name} is not running: it cannot answer itself.")
+                return
             self._through = None if self._through else "engine"
             self._open()
 

@@ -1,6 +1,7 @@
 """What can be made of what a run has trained, and what is asked before."""
 
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ class AfterChoice:
         suggest: what stands there at first. Raises FtuiError.
         check: what `plan` gets for it. Raises FtuiError.
         plan: checks it and gives the work; looks at files, so it is called in a thread. Raises FtuiError.
+        fits: whether it means something for a run whose profile has that section `adapter`.
     """
 
     what: str
@@ -48,6 +50,7 @@ class AfterChoice:
     question: str = ""
     suggest: Callable[[Weights], str] = lambda weights: ""
     check: Callable[[str], str] = str.strip
+    fits: Callable[[Mapping[str, object]], bool] = lambda adapter: True
 
 
 # What follows is imported where it is called: a menu does without pydantic.
@@ -103,6 +106,23 @@ def _target(text: str) -> str:
     return check_target(text)
 
 
+def _has_adapter(adapter: Mapping[str, object]) -> bool:
+    return adapter.get("method") not in ("full", "freeze")
+
+
+def _is_quantised(adapter: Mapping[str, object]) -> bool:
+    return adapter.get("method", "qlora") == "qlora" or adapter.get("load_in_8bit") is True
+
+
+def _adapter_of(run: Run) -> Mapping[str, object]:
+    """As it stands in the profile; nothing where that cannot be read, which is said once something is chosen."""
+    try:
+        section: Mapping[str, object] = tomllib.loads(run.profile.read_text()).get("adapter", {})
+    except (OSError, ValueError):
+        return {}
+    return section
+
+
 ROWS = "Rows to evaluate on (a file)"
 WHERE = "Where to: hub:OWNER/NAME, a folder, or command:rclone copy {folder} remote:x"
 CHOICES = [
@@ -111,17 +131,25 @@ CHOICES = [
         "evaluate", "evaluate against base", "the same of both, row by row", partial(_evaluate, against="base"), ROWS,
         _own_rows, _file,
     ),
-    AfterChoice("merge", "merge", "the adapter into its base, stored as the base is", _merge),
-    AfterChoice("merge", "merge bf16", "the same, stored in bfloat16", partial(_merge, dtype="bf16")),
-    AfterChoice("merge", "merge fp16", "stored in float16", partial(_merge, dtype="fp16")),
-    AfterChoice("merge", "merge fp32", "stored in float32, the most exact", partial(_merge, dtype="fp32")),
+    AfterChoice("merge", "merge", "the adapter into its base, stored as the base is", _merge, fits=_has_adapter),
     AfterChoice(
-        "merge", "merge into original", "a quantised base: into its files as they are", partial(_merge, into="original")
+        "merge", "merge bf16", "the same, stored in bfloat16", partial(_merge, dtype="bf16"), fits=_has_adapter
+    ),
+    AfterChoice("merge", "merge fp16", "stored in float16", partial(_merge, dtype="fp16"), fits=_has_adapter),
+    AfterChoice(
+        "merge", "merge fp32", "stored in float32, the most exact", partial(_merge, dtype="fp32"), fits=_has_adapter
+    ),
+    AfterChoice(
+        "merge", "merge into original", "into the files of the base, which are not quantised",
+        partial(_merge, into="original"), fits=_is_quantised,
     ),
     AfterChoice("export", "GGUF f16", "a file for llama.cpp, Ollama, LM Studio", _export),
     AfterChoice("export", "GGUF bf16", "the same, stored in bfloat16", partial(_export, kind="bf16")),
     AfterChoice("export", "GGUF q8_0", "in 8 bits: about half of f16", partial(_export, kind="q8_0")),
-    AfterChoice("export", "GGUF of the adapter", "for the GGUF file of its base", partial(_export, alone=True)),
+    AfterChoice(
+        "export", "GGUF of the adapter", "for the GGUF file of its base", partial(_export, alone=True),
+        fits=_has_adapter,
+    ),
     AfterChoice(
         "push", "push", "to the hub, a folder or by a command; verified", _push, WHERE, _target_of, _target
     ),
@@ -130,14 +158,14 @@ CHOICES = [
 
 
 def choices_for(weights: Weights) -> list[AfterChoice]:
-    """All of them, and what was made of the run before, to be pushed."""
+    """Those that fit the run, and what was made of the run before, to be pushed."""
     try:
         exports = sorted(path.name for path in weights.run.exports.iterdir() if (path / MANIFEST).is_file())
     except OSError:  # nothing was made yet
         exports = []
-    words = "was made of this run before"
+    words, adapter = "was made of this run before", _adapter_of(weights.run)
     return [
-        *CHOICES,
+        *(choice for choice in CHOICES if choice.fits(adapter)),
         *(
             AfterChoice("push", f"push {name}", words, partial(_push, export=name), WHERE, _target_of, _target)
             for name in exports

@@ -16,7 +16,7 @@ from ftui.tui.screens.job import JobScreen
 from ftui.tui.screens.pick import PickScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.state import after_choices
-from ftui.tui.state.after_choices import AfterChoice, Weights
+from ftui.tui.state.after_choices import AfterChoice, Weights, choices_for
 from tests.support.shelf import finished, folder_of
 from tests.support.shown_app import ShownApp, shown_app
 
@@ -62,6 +62,7 @@ def test_of_a_run_and_of_a_checkpoint(run: Run, planned: list[tuple[str, str, st
     async def act(shown: ShownApp) -> None:
         assert "e export" in shown.text()
         await shown.press("e")
+        assert "f1 help" in shown.text() and "? help" not in shown.text(), "a list that is narrowed takes letters"
         assert shown.shows(PickScreen) and "words of merge" in shown.text() and "words of push" in shown.text()
         await shown.press("enter")
         await shown.until(lambda: "exports/it" in shown.text() and "ready" in shown.text())
@@ -92,6 +93,22 @@ def test_what_is_asked_is_checked_while_it_is_typed(run: Run, planned: list[tupl
 
     at_runs(act)
     assert planned == [("push", "mine", "hub:me/it")]
+
+
+@pytest.mark.parametrize(
+    ("adapter", "kinds"),
+    [
+        ('method = "lora"', {"merge", "GGUF of the adapter"}),
+        ('method = "lora"\nload_in_8bit = true', {"merge", "merge into original", "GGUF of the adapter"}),
+        ('method = "qlora"', {"merge", "merge into original", "GGUF of the adapter"}),
+        ('method = "full"', set()),
+        ("method = [", {"merge", "merge into original", "GGUF of the adapter"}),  # damaged: said when one is chosen
+    ],
+)
+def test_what_means_nothing_for_a_run_is_not_offered(adapter: str, kinds: set[str], run: Run) -> None:
+    run.profile.write_text(f"[adapter]\n{adapter}\n")
+    names = {choice.name for choice in choices_for(Weights(run))}
+    assert names & {"merge", "merge into original", "GGUF of the adapter"} == kinds and "GGUF f16" in names
 
 
 @pytest.mark.slow

@@ -23,6 +23,7 @@ from ftui.tui.app import FtuiApp
 from ftui.tui.render.canvas import Canvas
 from ftui.tui.render.glyphs import UNICODE
 from ftui.tui.render.terminal import Terminal
+from ftui.tui.screens import chat
 from ftui.tui.screens.chat import ChatScreen
 from tests.support.shelf import finished
 from tests.support.stand_in import stand_in
@@ -110,6 +111,8 @@ def test_what_is_said_is_answered_and_kept(during: Callable[..., None]) -> None:
     async def act(shown: Shown) -> None:
         assert "mine" in shown.text("title") and " final " in shown.text("title")
         await shown.say("hello [bold]you")
+        await shown.press("ctrl+g")
+        assert "mine is not running: it cannot answer itself." in shown.text("keys")
         assert "hello [bold]you" in shown.text() and "tuned heard hello [bold]you" in shown.text()
         await shown.say("/system Be brief")
         assert "Be brief" in shown.text("title") and "hello" not in shown.text()
@@ -280,6 +283,7 @@ def test_a_run_in_training_answers_itself_and_says_what_that_costs(
     at = Situation("mine", "cuda", needed=(1, 1), free=(9, 9), on_card=10, still=still)
     monkeypatch.setattr(answering_sides, "_look", lambda *arguments: at)
     monkeypatch.setattr(answering_sides, "EngineVoice", EngineStandIn)
+    monkeypatch.setattr(chat, "is_running", lambda status: True)
 
     async def act(shown: Shown) -> None:
         assert " final " in shown.text("title") and "the run is slower meanwhile" in shown.text().replace("\n ", " ")
