@@ -6,6 +6,7 @@ tests/tui/render/test_textual_patch.py fails when a new version changes what thi
 from rich.console import Console
 from textual import _compositor
 from textual.app import App, ReturnType
+from textual.await_complete import AwaitComplete
 from textual.driver import Driver
 from textual.events import Idle
 from textual.screen import Screen, ScreenResultType
@@ -61,6 +62,12 @@ class OnePaintScreen(Screen[ScreenResultType]):
     """
 
     _has_appeared = False
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """Once: of two presses of enter in a row the second came to a screen that had gone, and took the next one away;
+        with the last of them ftui ended.
+        """
+        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
 
     def _post_register(self, app: App[object]) -> None:
         """Give it the classes of its size now: with those that Textual gives it later all is laid out a second time."""

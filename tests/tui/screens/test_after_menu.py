@@ -95,6 +95,21 @@ def test_what_is_asked_is_checked_while_it_is_typed(run: Run, planned: list[tupl
     assert planned == [("push", "mine", "hub:me/it")]
 
 
+def test_enter_twice_at_once_chooses_once(run: Run, planned: list[tuple[str, str, str]]) -> None:
+    async def act(shown: ShownApp) -> None:
+        await shown.press("e")
+        menu = shown.app.screen
+        assert isinstance(menu, PickScreen)
+        menu.action_choose()
+        menu.action_choose()
+        await shown.until(lambda: "ready" in shown.text())
+        await shown.press("escape")
+        assert shown.shows(RunsScreen)
+
+    at_runs(act)
+    assert len(planned) == 1
+
+
 @pytest.mark.parametrize(
     ("adapter", "kinds"),
     [
