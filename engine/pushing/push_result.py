@@ -8,6 +8,7 @@ from ftui.runs.events import PushBegan, Pushed, PushFailed
 from ftui.runs.journal import Tail, Writer
 from ftui.runs.run_folder import Run
 from ftui.system.files import try_lock
+from ftui.system.process_id import this_process
 from ftui.system.redact import redact
 
 from . import to_command, to_folder
@@ -79,7 +80,8 @@ def _record(run: Run, content: Content, to: str, begin: Callable[[], Stale], sen
     try:
         stale = begin()
         files = {name: content.hashes(name) for name in content.files}
-        writer.write(PushBegan(to=to, what=content.what, seal=content.seal, files=files), durable=True)
+        began = PushBegan(to=to, what=content.what, seal=content.seal, process=this_process(), files=files)
+        writer.write(began, durable=True)
         pushed = send(stale)
         writer.write(pushed, durable=True)
     except FtuiError as error:

@@ -69,7 +69,7 @@ def _run(words: list[str], write: Callable[[str], object], report: Callable[[str
     except OSError as error:
         raise PushError(f"{words[0]} cannot be started: {error}.") from error
     last: list[str] = []
-    with process:
+    with process:  # in our process group, with which whoever ends us ends its children
         assert process.stdout is not None, "it is a pipe"
         try:
             for raw in process.stdout:
@@ -77,6 +77,7 @@ def _run(words: list[str], write: Callable[[str], object], report: Callable[[str
                 write(line)
                 last = [*last, line][-LAST_LINES:]
                 report(f"{words[0]}: {line}")
+            process.wait()
         except BaseException:  # whoever waits for us has gone
             process.kill()
             raise

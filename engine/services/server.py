@@ -5,11 +5,11 @@ The client is ftui/helper/client.py. A request is a line of JSON on standard inp
 without a request. Then it removes FOLDER, where its temporary files are.
 """
 
-import _thread
 import functools
 import os
 import queue
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -33,7 +33,7 @@ from ..system.libraries import import_libraries, quick_imports  # noqa: E402
 from .stop_flag import stop_flag  # noqa: E402
 
 IDLE_SECONDS = 300.0
-LEAVE_SECONDS = 1.0  # for an interrupted answer to remove what it has half written
+LEAVE_SECONDS = 10.0  # for an interrupted answer to remove what it has half written
 PAUSE_SECONDS = 0.1  # between two lines about the progress of an answer
 
 METHODS = {
@@ -81,6 +81,7 @@ OnDetail = Callable[[str], None]
 def main(arguments: list[str]) -> None:
     """Answer requests until nobody asks any more. `arguments`: the folder for temporary files."""
     folder = Path(arguments[0])
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a script's `ftui ... &` would leave it ignored
     requests, responses = _own_pipes()
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     is_free = threading.Event()
@@ -115,13 +116,17 @@ def _read(requests: int, lines: "queue.SimpleQueue[bytes]", is_free: threading.E
                 stop_flag.clear()
                 lines.put(line)
     if not is_free.is_set():
-        _thread.interrupt_main()
+        main_thread = threading.main_thread().ident
+        assert main_thread is not None, "it runs"
+        signal.pthread_kill(main_thread, signal.SIGINT)  # which wakes it from a read, too
         time.sleep(LEAVE_SECONDS)
     _leave(folder)
 
 
 def _leave(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
+    if os.getpgrp() == os.getpid():  # what was started here ends, too
+        os.killpg(0, signal.SIGKILL)
     os._exit(0)  # taking torch apart would take seconds
 
 

@@ -15,16 +15,25 @@ from ftui.runs.checkpoint_folders import step_of
 from ftui.runs.describe import event_lines
 from ftui.runs.events import ControlApplied, ControlRefused, Sampled
 from ftui.runs.requests import (
+    Abort,
     AnyRequest,
     ControlRequest,
     GenerateSamples,
     Set,
+    Stop,
     write_request,
 )
 from ftui.runs.run_folder import Run, find_run
-from ftui.runs.send_request import CHECKPOINT_REQUESTS, REQUESTS, address_request, apply_directly, parse_setting
+from ftui.runs.send_request import (
+    CHECKPOINT_REQUESTS,
+    REQUESTS,
+    address_request,
+    apply_directly,
+    end_push,
+    parse_setting,
+)
 from ftui.runs.state import phase_word
-from ftui.runs.status import Watch, is_running, judge, read_status
+from ftui.runs.status import Watch, is_running, judge, only_pushes, read_status
 from ftui.runs.verbs import verb_name
 from ftui.supervisor.spawn import ensure_supervised
 from ftui.text import shown
@@ -67,10 +76,16 @@ def on_checkpoint(verb: str, name: str, checkpoint: str) -> int:
 
 
 def deliver(run: Run, kind: type[ControlRequest], fields: dict[str, object]) -> int:
-    """Send a request and wait for its answer."""
+    """Send a request and wait for its answer; what ends a run ends the push of one that has finished."""
     watch = Watch(run)
     watch.catch_up()
     status = ensure_supervised(run, judge(run, watch))
+    if kind in (Stop, Abort) and only_pushes(status):
+        end_push(status)
+        while is_running(judge(run, watch)):
+            time.sleep(LOOK_SECONDS)
+        print(f"The push of {shown(run.name)} has ended: `ftui push {shown(run.name)}` goes on with it.")
+        return 0
     request = address_request(run, status, kind, fields)
     write_request(run, request)
     return _answered(run, watch, request)

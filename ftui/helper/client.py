@@ -4,7 +4,9 @@
 """
 
 import contextlib
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -24,7 +26,7 @@ from ftui.system.scratch import make_scratch
 
 COMMAND = [sys.executable, "-P", "-m", "ftui.engine.services.server"]
 LAST_LINES = 5
-INTERRUPT_SECONDS = 2.0  # until an interrupted process is killed: it removes what it has half written
+INTERRUPT_SECONDS = 10.0  # until an interrupted process is killed: it removes what it has half written
 
 OnDetail = Callable[[str], object]
 
@@ -78,7 +80,7 @@ class Helper:
 
         def give_up() -> None:
             is_late.set()  # before the kill: whoever sees the process gone must see why
-            process.kill()
+            _kill(process)
 
         timer = None if deadline_seconds is None else threading.Timer(deadline_seconds, give_up)
         if timer is not None:
@@ -156,7 +158,7 @@ class Helper:
         if patience_seconds:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(patience_seconds)
-        process.kill()
+        _kill(process)
         process.wait()
         process.stdout.close()
         shutil.rmtree(self._folder, ignore_errors=True)  # a worker of the process may write there for a moment more
@@ -183,6 +185,13 @@ class Helper:
         """End it at once, in the middle of an answer too: whoever waits for that gets an error."""
         self._is_closed = True
         if (process := self._process) is not None:
-            process.kill()
+            _kill(process)
         with self._lock:  # the request in progress ends at once: the process is gone, and no other one is started
             self._end()
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    """End a helper and what it has started (the command of a push), which are a process group."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.open_run import check_moved_files, create, stored_profile, successors
-from ftui.profile.consent import check_push_command, check_remote_code
+from ftui.profile.consent import check_push_command, check_remote_code, keep_consents
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import weights_difference
@@ -70,8 +70,8 @@ def fork(
         UsageError: the name is taken.
         ProfileError: the profiles differ and may not, or the model's code may not be run (`allow` does not say so).
     """
-    check_remote_code(resolved.profile, allow, stored_profile(origin.run))
-    check_push_command(resolved.profile, allow, stored_profile(origin.run))
+    check_remote_code(resolved.profile, allow, origin.facts.run_id)
+    check_push_command(resolved.profile, allow, origin.facts.run_id)
     differences = weights_difference(stored_profile(origin.run), resolved.profile)
     if differences and not may_differ:
         raise ProfileError(
@@ -87,6 +87,7 @@ def fork(
     runs = [Run(origin.run.folder.with_name(name))] if name else successors(origin.run)
     for run in runs:
         if not run.folder.exists() and create(run, resolved, facts, _inherited(origin)):
+            keep_consents(resolved.profile, run.read_facts().run_id)  # before it is opened
             return run, differences
     raise UsageError(f"There is a run named {name!r} already.", hint="Use another --name.")
 

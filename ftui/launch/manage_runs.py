@@ -20,8 +20,8 @@ from ftui.errors import DiskError, LostRunError, UsageError
 from ftui.runs import describe
 from ftui.runs.manifest import MANIFEST
 from ftui.runs.run_folder import NAME, Run, all_runs, check_name
-from ftui.runs.state import is_pushing, phase_word
-from ftui.runs.status import Status, is_running, read_status, refuse_if_elsewhere
+from ftui.runs.state import phase_word
+from ftui.runs.status import Status, is_running, only_pushes, read_status, refuse_if_elsewhere
 from ftui.system.file_tree import rename_folder
 from ftui.system.files import open_folder, open_private, read_plain, replace_file, sync_path, try_lock
 from ftui.system.volume import disk_error
@@ -157,8 +157,9 @@ def check_idle(run: Run) -> Status:
     if is_running(status):
         word = phase_word(status.state.phase)
         hint = f"`ftui stop {run.name}` ends it, `ftui park {run.name}` lets it continue later."
-        if is_pushing(status.state):
-            raise UsageError(f"{run.name} is being pushed.", hint=f"Wait for that: `ftui log {run.name} -f`")
+        if only_pushes(status):
+            hint = f"Wait for that (`ftui log {run.name} -f`), or `ftui stop {run.name}` ends it."
+            raise UsageError(f"{run.name} has finished and is being pushed.", hint=hint)
         raise UsageError(f"{run.name} is running ({word}).", hint=hint)
     refuse_if_elsewhere(run, status)
     return status

@@ -18,7 +18,7 @@ import msgspec
 from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
 from ftui.launch.manage_runs import sweep_removed, unarchive
 from ftui.profile.checks.messages import profile_error
-from ftui.profile.consent import check_push_command, check_remote_code
+from ftui.profile.consent import check_push_command, check_remote_code, keep_consents
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.origins import Key
 from ftui.profile.paths import FILES, FOLDERS
@@ -219,9 +219,9 @@ def _open(
     while True:
         run, decision = decide(folder, again=again, resume_stopped=resume_stopped)
         if decision in ("start", "resume"):
-            stored = stored_profile(run) if decision == "resume" else None
-            check_remote_code(resolved.profile, allow, stored)
-            check_push_command(resolved.profile, allow, stored)
+            run_id = run.read_facts().run_id if decision == "resume" else None
+            check_remote_code(resolved.profile, allow, run_id)
+            check_push_command(resolved.profile, allow, run_id)
         if decision == "start":
             check_files(resolved)
         if decision == "start" and not create(run, resolved):
@@ -241,6 +241,7 @@ def _open(
         try:
             if decision == "resume":
                 resume(run, resolved.profile)
+            keep_consents(resolved.profile, run.read_facts().run_id)
             unarchive(run)
             return OpenedRun(run, decision, before, watch, history=before.attempt, supervisor=launch(run, lock))
         finally:

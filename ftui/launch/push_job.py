@@ -46,8 +46,10 @@ def push_job(
     target = parse_target(str(section.to))
     if target.kind == "hub":
         plan.append(("seen by", "you only, if it is new" if section.private else "everybody, if it is new"))
+    elif target.kind == "folder":  # the push itself asks for the room of what is missing
+        plan.append(("disk", f"{size(sum(sizes))} at most: what is there already is not sent again"))
     else:  # a command gets copies, since it may change what it is given
-        plan.append(disk_line(target.folder if target.kind == "folder" else run.folder, sum(sizes)))
+        plan.append(disk_line(run.folder, sum(sizes)))
 
     def work(helper: "Helper", on_detail: "OnDetail") -> Rows:
         answer = helper.ask(
@@ -133,6 +135,6 @@ def describe_push(run: Run, state: RunState, target: str | None) -> list[str]:
         return [f"  pushed      {shown(last.place)}" + (f" (commit {last.commit[:12]})" if last.commit else "")]
     if last is not None and last.problem:
         return [f"  push        failed: {shown(last.problem)} {again}"]
-    is_at_work = run_is_running(run)
+    is_at_work = run_is_running(run) if last is None else last.is_at_work
     standing = f"is under way: `ftui log {run.name}`" if is_at_work else f"has not ended: {again}"
     return [f"  push        to {shown(to)} {standing}"]

@@ -1,5 +1,10 @@
-"""Consent to run what a model, a profile or a file of measures brings: Python code, a command."""
+"""Consent to run what a model, a profile or a file of measures brings: Python code, a command.
 
+A run keeps the consent that it was started with: in this user's state folder, not in its own, which anybody may have
+put together. So what was copied from another machine is asked about again.
+"""
+
+import contextlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,43 +25,77 @@ CONSENTS = {
 """What `--allow` takes, and what it allows."""
 
 
-def check_remote_code(profile: "Profile", allow: Collection[str], before: "Profile | None" = None) -> None:
-    """Check that a model's own code may run. A run keeps the consent that it was started with: `before` is its profile.
+def check_remote_code(profile: "Profile", allow: Collection[str], run_id: str | None = None) -> None:
+    """Check that a model's own code may run. `run_id`: of the run that goes on, or that a child is made from.
 
     Raises:
-        ProfileError: `allow` lacks the consent, and `before` did not run that code.
+        ProfileError: `allow` lacks the consent, and that run has none to this code.
     """
-    model = profile.model
-    if not model.trust_remote_code or REMOTE_CODE in allow:
+    if (code := _remote_code(profile)) is None or REMOTE_CODE in allow or _is_kept(run_id, code):
         return
-    if before is not None and before.model.trust_remote_code:
-        then = before.model
-        if (then.name_or_path, then.revision) == (model.name_or_path, model.revision):
-            return
+    start = "start the run with: ftui --run P" if run_id is None else "go on with: ftui resume RUN"
     raise ProfileError(
-        f"{model.name_or_path} brings Python code, and model.trust_remote_code = true would run it here as you.",
-        hint=f"If you have read that code, start the run with: ftui --run P --allow {REMOTE_CODE}",
+        f"{profile.model.name_or_path} brings Python code, and model.trust_remote_code = true would run it here as"
+        f" you.{_asked_again(run_id)}",
+        hint=f"If you have read that code, {start} --allow {REMOTE_CODE}",
     )
 
 
 def check_push_command(
-    profile: "Profile", allow: Collection[str], before: "Profile | None" = None, *, command: str = "ftui run P"
+    profile: "Profile", allow: Collection[str], run_id: str | None = None, *, command: str | None = None
 ) -> None:
-    """Check that the command of a profile, which may come from elsewhere, may run. `before`: as `check_remote_code`.
+    """Check that the command of a profile, which may come from elsewhere, may run. `run_id`: as `check_remote_code`.
 
     `command` is what takes the consent.
 
     Raises:
-        ProfileError: `allow` lacks the consent, and `before` did not name that command.
+        ProfileError: `allow` lacks the consent, and that run has none to this command.
     """
-    to = profile.push.to
-    if to is None or not to.startswith("command:") or PUSH_COMMAND in allow:
+    if (push := _push_command(profile)) is None or PUSH_COMMAND in allow or _is_kept(run_id, push):
         return
-    if before is None or before.push.to != to:
-        raise ProfileError(
-            f"push.to would run a command here as you: {to.removeprefix('command:').strip()}",
-            hint=f"If that is what you want, say so: {command} --allow {PUSH_COMMAND}",
-        )
+    command = command or ("ftui run P" if run_id is None else "ftui resume RUN")
+    raise ProfileError(
+        f"push.to would run a command here as you: {push[1].removeprefix('command:').strip()}{_asked_again(run_id)}",
+        hint=f"If that is what you want, say so: {command} --allow {PUSH_COMMAND}",
+    )
+
+
+def keep_consents(profile: "Profile", run_id: str) -> None:
+    """Note for a run what the checks have let pass. A read-only home is no reason to fail: it is asked again, then."""
+    from ftui.system.files import make_private_folder, replace_file
+
+    for subject in (_remote_code(profile), _push_command(profile)):
+        if subject is not None:
+            with contextlib.suppress(OSError):
+                place = _place(run_id, subject)
+                make_private_folder(place.parent)
+                replace_file(place, b"")
+
+
+def _remote_code(profile: "Profile") -> tuple[str, ...] | None:
+    model = profile.model
+    return (REMOTE_CODE, model.name_or_path or "", model.revision or "") if model.trust_remote_code else None
+
+
+def _push_command(profile: "Profile") -> tuple[str, ...] | None:
+    to = profile.push.to
+    return (PUSH_COMMAND, to) if to is not None and to.startswith("command:") else None
+
+
+def _is_kept(run_id: str | None, subject: tuple[str, ...]) -> bool:
+    return run_id is not None and _place(run_id, subject).exists()
+
+
+def _place(run_id: str, subject: tuple[str, ...]) -> Path:
+    import hashlib  # these take 7 ms, and most profiles bring nothing to run
+
+    from ftui.system.user_folders import state_folder
+
+    return state_folder() / "consents" / hashlib.sha256("\0".join((run_id, *subject)).encode()).hexdigest()
+
+
+def _asked_again(run_id: str | None) -> str:
+    return "" if run_id is None else " For this run nobody has allowed that on this machine."
 
 
 def check_measures(path: Path, allow: Collection[str]) -> None:

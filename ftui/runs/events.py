@@ -309,7 +309,7 @@ class Restarting(Record, frozen=True, tag="restarting"):
 
 
 class PushBegan(Record, frozen=True, tag="push_began"):
-    """A push of `what` (`seal`: of its manifest) to `to` begins or goes on.
+    """A push of `what` (`seal`: of its manifest) to `to` begins or goes on; it ends with `process`.
 
     `files`: their hashes by name. What is found there with one of them under its name is ours, and nothing else.
     """
@@ -317,6 +317,7 @@ class PushBegan(Record, frozen=True, tag="push_began"):
     to: str
     what: str
     seal: str
+    process: Identity | None = None
     files: dict[str, list[str]] = {}
 
 

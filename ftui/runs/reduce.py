@@ -160,7 +160,7 @@ def _with_push(state: RunState, record: PushRecord) -> RunState:
     others = [push for push in state.pushes if (push.to, push.what) != (record.to, record.what)]
     match record:
         case PushBegan():
-            push = Push(record.to, record.what)
+            push = Push(record.to, record.what, process=record.process)
         case Pushed():
             push = Push(record.to, record.what, place=record.place, commit=record.commit)
         case PushFailed():

@@ -1,6 +1,8 @@
 """Send a control request to a running run; pin, unpin or delete a checkpoint of one that is not running."""
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator
 
 import msgspec
@@ -30,7 +32,7 @@ from ftui.runs.requests import (
 )
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState, has_ended, phase_word
-from ftui.runs.status import Status, is_running, read_status
+from ftui.runs.status import Status, is_running, only_pushes, read_status
 from ftui.system.files import try_lock
 from ftui.system.volume import disk_error
 from ftui.text import did_you_mean
@@ -60,6 +62,11 @@ def address_request(run: Run, status: Status, kind: type[ControlRequest], fields
     if not is_running(status) or state.attempt == 0:
         hint = f"`ftui --run {run.name}` continues it." if not has_ended(state) else ""
         raise UsageError(f"{run.name} is not running ({phase_word(state.phase)}): no request was sent.", hint=hint)
+    if only_pushes(status):
+        raise UsageError(
+            f"{run.name} has finished, and its result is being pushed: no request was sent.",
+            hint=f"`ftui stop {run.name}` ends the push.",
+        )
     verb = kind.__struct_config__.tag
     document = {"verb": verb, "id": new_id(), "attempt": state.attempt, "token": state.token, **fields}
     try:
@@ -68,6 +75,13 @@ def address_request(run: Run, status: Status, kind: type[ControlRequest], fields
     except msgspec.ValidationError as error:
         needs = "; ".join(f"{name} must be {BOUNDS[name]}" for name in fields if name in BOUNDS)
         raise UsageError(f"`{verb}` cannot be sent: {needs}.") from error
+
+
+def end_push(status: Status) -> None:
+    """Tell the supervisor of a run that only pushes (`only_pushes`) to end that; `ftui push RUN` goes on with it."""
+    assert status.supervisor is not None, "it pushes"
+    with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+        os.kill(status.supervisor.pid, signal.SIGTERM)
 
 
 def parse_setting(text: str) -> tuple[str, float | str]:

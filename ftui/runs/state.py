@@ -6,7 +6,7 @@ import msgspec
 
 from ftui.errors import STOPPED, DiskError, DiskFullError
 from ftui.runs.events import Phase, Reproducibility
-from ftui.system.process_id import Identity
+from ftui.system.process_id import Identity, is_alive
 
 PAUSES_KEPT = 64
 
@@ -47,13 +47,17 @@ class Restart(msgspec.Struct, frozen=True):
 
 
 class Push(msgspec.Struct, frozen=True):
-    """The newest push of `what` to `to`: `problem` says why it failed, `place` where all of it is by now."""
+    """The newest push of `what` to `to`: `problem` says why it failed, `place` where all of it is by now.
+
+    `process` sends it, or did until it was killed.
+    """
 
     to: str
     what: str
     place: str = ""
     commit: str = ""
     problem: str = ""
+    process: Identity | None = None
 
     @property
     def is_pending(self) -> bool:
@@ -61,11 +65,17 @@ class Push(msgspec.Struct, frozen=True):
         return not self.place and not self.problem
 
     @property
+    def is_at_work(self) -> bool:
+        """Whether it has not ended and its process lives, seen from this boot and pid namespace."""
+        return self.is_pending and is_alive(self.process)
+
+    @property
     def words(self) -> str:
         """What became of it. Not yet safe to print."""
         if self.place:
             return f"pushed to {self.place}"
-        return f"{'push failed' if self.problem else 'pushing'}: {self.what} to {self.to}"
+        standing = "push failed" if self.problem else "pushing" if self.is_at_work else "push cut short"
+        return f"{standing}: {self.what} to {self.to}"
 
 
 class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -287,8 +297,8 @@ def ended_badly(state: RunState) -> bool:
 
 
 def is_pushing(state: RunState) -> bool:
-    """Whether a push has begun and not ended."""
-    return bool(state.pushes) and state.pushes[-1].is_pending
+    """Whether something of the run is being pushed now."""
+    return bool(state.pushes) and state.pushes[-1].is_at_work
 
 
 def has_ended(state: RunState) -> bool:

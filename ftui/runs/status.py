@@ -197,6 +197,11 @@ def is_running(status: Status) -> bool:
     return is_alive(status.engine) or is_alive(status.supervisor)
 
 
+def only_pushes(status: Status) -> bool:
+    """Whether the run has finished, its engine is gone, and its supervisor still sends the result somewhere."""
+    return status.state.phase == "finished" and not is_alive(status.engine) and is_alive(status.supervisor)
+
+
 def list_order(run: Run, status: Status, created: float | None) -> tuple[bool, float, str]:
     """Sorts runs as every list has them: those that are running first, then the others, the newest first."""
     return not is_running(status), -(created or 0.0), run.name

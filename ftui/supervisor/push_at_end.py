@@ -3,7 +3,9 @@
 final/ is whole by then. Where that process fails, or is killed with the pod, `ftui push RUN` goes on.
 """
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +16,7 @@ from ftui.supervisor.engine_process import clean_environment, say
 from ftui.system.files import open_private
 
 POLL_SECONDS = 0.05
+LEAVE_SECONDS = 10.0  # for a push that is told to end to write down that it has
 COMMAND = (sys.executable, "-P", "-m", "ftui.engine.pushing")
 
 
@@ -35,9 +38,18 @@ def push_at_end(run: Run, is_terminated: Callable[[], bool]) -> None:
         return say(f"The push could not be started: {error}.")
     finally:
         os.close(output)
-    while process.poll() is None:
-        if is_terminated():
-            process.terminate()
+    while process.poll() is None and not is_terminated():
         time.sleep(POLL_SECONDS)
+    if process.poll() is None:
+        _end(process)
     if process.returncode:
         say(f"The push has failed (exit code {process.returncode}): `ftui push {run.name}` goes on.")
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(LEAVE_SECONDS)
+    with contextlib.suppress(ProcessLookupError):  # the command that it ran has children of its own
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -143,8 +143,10 @@ def explain_status(row: RunRow) -> tuple[str, str]:
         return f"paused: {state.detail}" if state.detail else words, "warn"
     if has_ended(state) and state.pushes:
         push = state.pushes[-1]
-        words = f"{phase_word(state.phase)}: {push.words}. {push.problem}"
-        return words.rstrip(". "), "warn" if push.problem else "muted"
+        is_cut = push.is_pending and not push.is_at_work
+        more = f"`ftui push {row.run.name}` goes on" if is_cut else push.problem
+        words = f"{phase_word(state.phase)}: {push.words}. {more}"
+        return words.rstrip(". "), "warn" if is_cut or push.problem else "muted"
     if state.reason:
         share = share_done(state)
         done = "" if share is None else f" ({share:.0%} of the plan)"

@@ -15,11 +15,11 @@ from textual.binding import Binding, BindingType
 from ftui.errors import DiskError, FtuiError
 from ftui.runs.curve_window import read_window
 from ftui.runs.curves import Curves
-from ftui.runs.requests import Continue, ControlRequest, Pause, Set
+from ftui.runs.requests import Abort, Continue, ControlRequest, Pause, Set, Stop
 from ftui.runs.run_folder import Run
-from ftui.runs.send_request import REQUESTS, parse_setting
+from ftui.runs.send_request import REQUESTS, end_push, parse_setting
 from ftui.runs.state import ended_badly, phase_word
-from ftui.runs.status import is_running, read_status
+from ftui.runs.status import is_running, only_pushes, read_status
 
 from ..drawing.charts.loss_chart import ChartSettings, Scale, change_measure, change_smoothing, chart, pan, zoom
 from ..drawing.header import header
@@ -190,6 +190,9 @@ class MonitorScreen(CanvasScreen[None]):
         prompt(self, SETTINGS_QUESTION, text, parse_settings, send, enter="send")
 
     def _send(self, kind: type[ControlRequest], fields: dict[str, object]) -> None:
+        if kind in (Stop, Abort) and only_pushes(self.run_view.status):
+            end_push(self.run_view.status)
+            return stage(self).say(f"The push ends; `ftui push {self._run.name}` goes on with it.")
         try:
             self.run_view.send(kind, fields)
         except FtuiError as error:

@@ -98,9 +98,9 @@ def plan_launch(options: LaunchOptions) -> LaunchPlan:
     if plan.act == "attach":
         return plan  # nothing is started
     origin = plan.parent or plan.run
-    before = stored_profile(origin) if origin.facts.exists() else None
+    run_id = origin.read_facts().run_id if origin.facts.exists() else None
     for check in (check_remote_code, check_push_command):
-        check(plan.resolved.profile, (), before)
+        check(plan.resolved.profile, (), run_id)
     return plan
 
 

@@ -21,7 +21,9 @@ from ftui.runs.journal import encode
 from ftui.runs.run_folder import Run, all_runs, find_run, runs_root
 from ftui.runs.status import read_status
 from ftui.system.files import UnsafePathError, try_lock
+from ftui.system.process_id import this_process
 from tests.support import shelf
+from tests.support.replayed import write_summaries
 
 PROFILE = '[run]\nstage = "sft"\nname = "{}"\n[model]\nname_or_path = "{}"\n[data]\ntrain = ["{}"]\n'
 
@@ -102,9 +104,14 @@ def test_a_run_that_is_running_is_left_alone(act: Callable[[Run], Any]) -> None:
     with pytest.raises(UsageError, match="living is running") as refusal:
         act(living)
     assert "`ftui stop living`" in refusal.value.hint and is_whole(living) and names_left() == ["living"]
-    living.pushes.write_bytes(encode(PushBegan(to="/x", what="final", seal="")))
-    with pytest.raises(UsageError, match="living is being pushed"):
+    living.pushes.write_bytes(encode(PushBegan(to="/x", what="checkpoint-8", seal="", process=this_process())))
+    with pytest.raises(UsageError, match="living is running"):
         act(living)
+    over = finished("over")
+    write_summaries(over, time=0.0, supervisor=this_process())
+    with pytest.raises(UsageError, match="over has finished and is being pushed") as refusal:
+        act(over)
+    assert "`ftui stop over`" in refusal.value.hint
 
 
 @pytest.mark.parametrize("lock", ["supervisor.lock", "engine.lock", "push.lock", "trackers/wandb.lock"])

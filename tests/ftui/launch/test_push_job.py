@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ftui.errors import DiskFullError, FtuiError, UsageError
 from ftui.launch.long_job import LongJob
@@ -9,6 +10,7 @@ from ftui.runs.manifest import MANIFEST
 from ftui.runs.run_folder import Run
 from ftui.runs.state import Push, RunState
 from ftui.system import volume
+from ftui.system.process_id import this_process
 from tests.support.shelf import finished, opened, saved
 
 
@@ -28,13 +30,21 @@ def test_it_says_what_goes_where_before_anything_does(run: Run, public: bool, se
     assert plan(job)["sends"] == "final: 1 file, 1.0 KiB", "not what only a resumed run needs"
 
 
-@pytest.mark.parametrize("to", ["{tmp_path}/out/mine", "command:rclone copy {{folder}} remote:x"])
-def test_room_is_asked_for_copies(run: Run, to: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = to.format(tmp_path=tmp_path)
-    assert "needed" in plan(push_job(run, "checkpoint-8", target))["disk"] and not (tmp_path / "out").exists()
+def test_room_is_asked_for_copies(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    to = "command:rclone copy {folder} remote:x"
+    assert "needed" in plan(push_job(run, "checkpoint-8", to))["disk"]
     monkeypatch.setattr(volume, "free_bytes", lambda folder: 100)
     with pytest.raises(DiskFullError, match="100 B free"):
-        push_job(run, None, target)
+        push_job(run, None, to)
+
+
+def test_a_folder_that_has_become_full_is_no_reason_not_to_go_on(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most of it may be there already: the push itself asks for the room of what is missing."""
+    target = tmp_path / "out" / "mine"
+    monkeypatch.setattr(volume, "free_bytes", lambda folder: 100)
+    assert plan(push_job(run, None, str(target)))["disk"].startswith("1.0 KiB at most") and not target.exists()
 
 
 @pytest.mark.parametrize(("what", "to", "words"), [
@@ -67,7 +77,9 @@ def test_a_run_without_a_result_names_the_way(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("push", "words"), [
     (None, "to hub:me/mine has not ended: `ftui push mine` goes on"),
-    (Push("hub:me/mine", "final"), "to hub:me/mine has not ended"),
+    (Push("hub:me/mine", "final"), "to hub:me/mine has not ended: `ftui push mine` goes on"),
+    (Push("hub:me/mine", "final", process=this_process()), "to hub:me/mine is under way"),
+    (Push("hub:me/mine", "final", process=replace(this_process(), started="1")), "to hub:me/mine has not ended"),
     (Push("hub:me/mine", "final", problem="No room."), "failed: No room. `ftui push mine` goes on"),
     (Push("hub:me/mine", "final", place="https://there", commit="c0ffee"), "https://there (commit c0ffee)"),
     (Push("hub:me/mine", "checkpoint-8", place="https://there"), "to hub:me/mine has not ended"),

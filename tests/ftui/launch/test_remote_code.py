@@ -1,6 +1,7 @@
 """Code that comes with a model is run only for whom said so on the command line; a run then continues it."""
 
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.serialize import to_toml
 from ftui.runs.run_folder import Run, runs_root
 from ftui.tui.state.launch_plan import LaunchOptions, carry_out, plan_launch
+from tests.support.shelf import folder_of
 from tests.support.stand_in import answer_with
 
 COMMIT, OTHER = "0123456789abcdef" * 2 + "01234567", "f" * 40
@@ -72,8 +74,33 @@ def test_trust_that_comes_later_needs_the_allowance(path: Path) -> None:
         open_run(folder, resolve(path))
 
 
+@pytest.mark.parametrize(("text", "allow", "words"), [
+    (TEXT, "remote-code", "Python code"),
+    (TEXT.replace("trust_remote_code = true", "") + "[push]\nto = 'command:sh -c \"id\" {folder}'\n", "push-command",
+     "would run a command"),
+])  # fmt: skip
+def test_a_run_from_another_machine_is_asked_about_again(
+    path: Path, text: str, allow: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_text(text)
+    with pytest.raises(ProfileError, match=words):
+        open_run(runs_root() / "mine", resolve(path))
+    run = open_run(runs_root() / "mine", resolve(path), allow=[allow]).run
+    stored = resolve(run.profile)
+    assert open_run(run.folder, stored).decision == "resume"
+    child = forked(run, stored)
+    assert open_run(child.folder, resolve(child.profile)).decision == "resume"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
+    for go_on in (lambda **more: forked(run, stored, **more), lambda **more: open_run(run.folder, stored, **more)):
+        with pytest.raises(ProfileError, match=f"{words}.* nobody has allowed that on this machine"):
+            go_on()
+        go_on(allow=[allow])
+    assert open_run(run.folder, stored).decision == "resume"
+
+
 def forked(parent: Run, resolved: ResolvedProfile, **more: Any) -> Run:
-    return fork(ForkOrigin(parent, parent.read_facts(), Any), resolved, None, may_differ=True, **more)[0]  # type: ignore[arg-type]
+    origin = ForkOrigin(parent, parent.read_facts(), folder_of(parent, 4, target=parent.folder / token_hex(4)))
+    return fork(origin, resolved, None, may_differ=True, **more)[0]
 
 
 def test_a_child_run_goes_on_with_the_code_of_its_parent_and_no_other(path: Path) -> None:

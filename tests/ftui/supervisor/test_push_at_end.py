@@ -4,9 +4,11 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ftui.runs.events import PushBegan, Pushed, PushFailed
 from ftui.runs.journal import encode
@@ -15,6 +17,7 @@ from ftui.runs.status import read_status
 from ftui.supervisor import push_at_end
 from ftui.supervisor.settings import read_settings
 from ftui.supervisor.supervise import supervise
+from ftui.system.process_id import identity_of, this_process
 from tests.ftui.supervisor.test_supervisor import able, signals
 
 __all__ = ["signals"]
@@ -71,6 +74,26 @@ def test_sigterm_ends_the_push(run: Run, monkeypatch: pytest.MonkeyPatch) -> Non
     thread.join()
 
 
+def test_a_push_that_does_not_end_is_told_once_and_then_killed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second SIGTERM would cut short what the first one made it clean up; a hub that hangs keeps no pod."""
+    monkeypatch.setattr(push_at_end, "LEAVE_SECONDS", 0.5)
+    push_with(
+        monkeypatch,
+        """import signal, subprocess
+log = os.open('log', os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+signal.signal(signal.SIGTERM, lambda *_: os.write(log, b'told'))
+child = subprocess.Popen(['sleep', '600'])
+open('began', 'w').write(str(child.pid))
+while True: time.sleep(1)""",
+    )
+    began = run.folder / "began"
+    push_at_end.push_at_end(run, lambda: began.exists() and began.stat().st_size > 0)
+    assert (run.folder / "log").read_text() == "told"
+    deadline = time.monotonic() + 60
+    while identity_of(int(began.read_text())) is not None:  # what it has started ends, too
+        assert time.monotonic() < deadline
+
+
 @pytest.mark.parametrize(("value", "pushes"), [('"none"', False), ('"/x"', True), ("3", False), ("[]", False)])
 def test_what_the_supervisor_reads(run: Run, value: str, pushes: bool) -> None:
     run.profile.write_text(f"[push]\nto = {value}\n")
@@ -79,13 +102,17 @@ def test_what_the_supervisor_reads(run: Run, value: str, pushes: bool) -> None:
 
 def test_lists_show_the_newest_word(run: Run) -> None:
     """Pushes are of no attempt: whichever is read first, none hides another."""
-    began = PushBegan(to=TO, what="final", seal="s", time=1.0)
+    began = PushBegan(to=TO, what="final", seal="s", time=1.0, process=this_process())
+    killed = replace(began, process=replace(this_process(), started="1"))
     pushed = Pushed(to=TO, what="final", seal="s", place="P", num_files=1, num_bytes=1, verified=True, time=2.0)
     failed = PushFailed(to=TO, what="final", message="no room", time=3.0)
     words = []
-    for record in (began, failed, began, pushed):
+    for record in (began, killed, failed, began, pushed):
         with run.pushes.open("ab") as file:
             file.write(encode(record))
         (push,) = read_status(run).state.pushes
         words.append(push.words)
-    assert words == [f"pushing: final to {TO}", f"push failed: final to {TO}", f"pushing: final to {TO}", "pushed to P"]
+    assert words == [
+        f"pushing: final to {TO}", f"push cut short: final to {TO}", f"push failed: final to {TO}",
+        f"pushing: final to {TO}", "pushed to P",
+    ]  # fmt: skip

@@ -10,8 +10,9 @@ import pytest
 from textual.widgets import Input
 
 from ftui.runs.run_folder import Run, runs_root
-from ftui.runs.state import RunState
+from ftui.runs.state import Push, RunState
 from ftui.runs.status import Status, Watch, judge
+from ftui.system.process_id import this_process
 from ftui.tui.drawing.run_table import details, explain_status, run_table
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, width_of
@@ -257,6 +258,18 @@ def test_words_for_a_frozen_engine(recorded: Recorded) -> None:
     row = row_of(recorded("full-parked"))
     row.status = msgspec.structs.replace(row.status, frozen=True)
     assert "SIGSTOP" in explain_status(row)[0]
+
+
+def test_words_for_a_push(recorded: Recorded) -> None:
+    """That of a process that was killed can go on, and says how."""
+    row = row_of(recorded("wiki-style-finished"))
+    for process, words in (
+        (this_process(), "finished: pushing: final to /x"),
+        (None, f"finished: push cut short: final to /x. `ftui push {row.run.name}` goes on"),
+    ):
+        state = msgspec.structs.replace(row.status.state, pushes=[Push("/x", "final", process=process)])
+        row.status = msgspec.structs.replace(row.status, state=state)
+        assert explain_status(row)[0] == words
 
 
 def test_runs_are_removed_archived_and_renamed_by_keys() -> None:
