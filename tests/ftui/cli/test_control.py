@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -40,10 +40,11 @@ def test_what_ends_a_run_ends_its_push(
 
 
 def test_other_requests_are_refused(run: Run, pusher: "subprocess.Popen[bytes]") -> None:
-    for ask in (
+    asks: list[Callable[[], int]] = [
         lambda: order("pause", "mine"), lambda: change("mine", ["max_steps=9"]),
         lambda: on_checkpoint("pin", "mine", "checkpoint-8"),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for ask in asks:
         with pytest.raises(UsageError, match="has finished, and its result is being pushed") as refusal:
             ask()
         assert "`ftui stop mine`" in refusal.value.hint
