@@ -36,7 +36,7 @@ def check_remote_code(profile: "Profile", allow: Collection[str], run_id: str | 
     start = "start the run with: ftui --run P" if run_id is None else "go on with: ftui resume RUN"
     raise ProfileError(
         f"{profile.model.name_or_path} brings Python code, and model.trust_remote_code = true would run it here as"
-        f" you.{_asked_again(run_id)}",
+        f" you{_asked_again(run_id)}.",
         hint=f"If you have read that code, {start} --allow {REMOTE_CODE}",
     )
 
@@ -55,7 +55,7 @@ def check_push_command(
         return
     command = command or ("ftui run P" if run_id is None else "ftui resume RUN")
     raise ProfileError(
-        f"push.to would run a command here as you: {push[1].removeprefix('command:').strip()}{_asked_again(run_id)}",
+        f"push.to would run a command here as you{_asked_again(run_id)}: {push[1].removeprefix('command:').strip()}",
         hint=f"If that is what you want, say so: {command} --allow {PUSH_COMMAND}",
     )
 
@@ -95,7 +95,7 @@ def _place(run_id: str, subject: tuple[str, ...]) -> Path:
 
 
 def _asked_again(run_id: str | None) -> str:
-    return "" if run_id is None else " For this run nobody has allowed that on this machine."
+    return "" if run_id is None else ", which nobody has allowed for this run on this machine"
 
 
 def check_measures(path: Path, allow: Collection[str]) -> None:

@@ -92,7 +92,7 @@ def test_a_run_from_another_machine_is_asked_about_again(
     assert open_run(child.folder, resolve(child.profile)).decision == "resume"
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "elsewhere"))
     for go_on in (lambda **more: forked(run, stored, **more), lambda **more: open_run(run.folder, stored, **more)):
-        with pytest.raises(ProfileError, match=f"{words}.* nobody has allowed that on this machine"):
+        with pytest.raises(ProfileError, match=f"{words}.*, which nobody has allowed for this run on this machine"):
             go_on()
         go_on(allow=[allow])
     assert open_run(run.folder, stored).decision == "resume"

@@ -10,6 +10,7 @@ import pytest
 from ftui.errors import FtuiError, ProfileError, UsageError
 from ftui.launch import open_run
 from ftui.launch.open_run import stored_profile, with_run_name
+from ftui.profile.consent import keep_consents
 from ftui.profile.layers import resolve
 from ftui.profile.serialize import to_toml
 from ftui.runs.events import EngineStarted, Record, RunFailed, RunStopped
@@ -130,6 +131,10 @@ def test_a_command_to_push_with_is_refused_before_anybody_presses_start(path: Pa
     text = to_toml(with_run_name(resolve(path, overrides=(push,)).profile, "other"))
     other = shelf.trained(runs_root() / "other")
     other.profile.write_text(text)
+    with pytest.raises(ProfileError, match="nobody has allowed for this run on this machine") as caught:
+        plan_launch(LaunchOptions(run=other))
+    assert "ftui resume RUN --allow push-command" in caught.value.hint
+    keep_consents(stored_profile(other), other.read_facts().run_id)
     assert plan_launch(LaunchOptions(run=other)).act == "resume", "it was consented to"
     assert run.name == "mine"
 
