@@ -105,7 +105,7 @@ class HostMemoryError(FtuiError):
 
 class NonFiniteError(FtuiError):
     """The loss or the gradients were NaN or infinite for `health.max_bad_steps` steps in a row, or the evaluation was
-    that the result would rest on."""
+    that the result would rest on, or the output of a model that answers."""
 
     exit_code = 43
 

@@ -12,7 +12,7 @@ import msgspec
 
 from ftui.errors import DataError
 from ftui.evaluation.own_measures import Measure, apply_measures, load_measures
-from ftui.evaluation.results import Part, RowAnswer, RowLoss, read_results
+from ftui.evaluation.results import UNANSWERED, Part, RowAnswer, RowLoss, read_results
 from ftui.evaluation.text_measures import score_answer
 from ftui.helper.evaluation_facts import EvaluationFacts, EvaluationRequest
 from ftui.profile.schema import Profile
@@ -28,6 +28,7 @@ from ..generation.conversation import Speaker
 from ..generation.decode import Prompt
 from ..generation.sampling import Sampling
 from ..models.attention import settle_groups
+from ..models.files.trained_base import pin_base
 from ..models.joined_rows import choose_layout, settle_joined_rows
 from ..services.chat import load_speakers
 from ..services.profile_text import given_profile
@@ -57,9 +58,10 @@ def evaluate_model(
     """
     request = msgspec.convert(wanted, EvaluationRequest)
     measures = {} if request.measures is None else load_measures(Path(request.measures))
-    parsed = given_profile(profile)
-    rows = read_rows(parsed, request.num_rows, on_detail)
-    forgettable = None if forgetting is None else read_rows(given_profile(forgetting), None, on_detail)
+    parsed = pin_base(given_profile(profile), request.trained_on)
+    rows, forgettable = read_rows(parsed, request.num_rows, on_detail), None
+    if forgetting is not None:
+        forgettable = read_rows(pin_base(given_profile(forgetting), request.trained_on), None, on_detail)
     speakers = _load(parsed, request, on_detail, with_base=forgettable is not None)
     answers = request.max_new_tokens > 0 and parsed.run.stage != "pretrain"
     questions = rows.questions(speakers[0].model.stop_ids) if answers else []
@@ -101,7 +103,7 @@ def _load(profile: Profile, request: EvaluationRequest, on_detail: OnDetail, *, 
     where_is_base = folders.index(None) if None in folders else len(folders)
     if with_base and where_is_base == len(folders):
         folders.append(None)
-    speakers = load_speakers(profile, folders, request.device, on_detail)
+    speakers = load_speakers(profile, folders, request.device, on_detail, trained_on=request.trained_on)
     hardware = speakers[0].model.hardware
     settle_torch(profile, hardware)
     settle_groups(hardware)
@@ -136,7 +138,8 @@ class ModelEvaluation:
         self._size = request.batch_size
         with first.model.answering(first.adapter):
             self._layout = choose_layout(first.model.model, profile, first.model.hardware)
-        self._written = {_key(one) for one in read_results(Path(request.results))}
+        rows = read_results(Path(request.results))
+        self._written = {_key(one) for one in rows if not _lacked_memory(one)}  # another machine may have enough
 
     def measure_losses(
         self, part: Part, title: str, speaker: Speaker, rows: EvaluatedRows, *, base: Speaker | None = None
@@ -193,7 +196,7 @@ class ModelEvaluation:
     ) -> RowAnswer:  # fmt: skip
         where, scores = str(rows.where(question.number)), dict[str, float]()
         text = str(speaker.model.tokenizer.decode(list(answer.ids), skip_special_tokens=True)).strip()
-        if answer.ending != "memory":
+        if answer.ending not in UNANSWERED:
             is_complete = answer.ending == "stop"
             scores = score_answer(text, question.reference, num_tokens=len(answer.ids), is_complete=is_complete)
             if measures:
@@ -207,6 +210,10 @@ class ModelEvaluation:
 
 def _key(result: RowLoss | RowAnswer) -> tuple[str, str, int]:
     return (result.part if isinstance(result, RowLoss) else "answer", result.side, result.number)
+
+
+def _lacked_memory(result: RowLoss | RowAnswer) -> bool:
+    return (result.problem if isinstance(result, RowLoss) else result.ending) == "memory"
 
 
 def _row_loss(

@@ -1,19 +1,21 @@
 """Answers to evaluation rows while a run trains (`eval.generate`): written down, compared with those of the data."""
 
 import os
+from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 import msgspec
 
+from ftui.evaluation.results import UNANSWERED
 from ftui.evaluation.text_measures import mean_scores, score_answer
 from ftui.profile.schema import Profile
 from ftui.runs.run_folder import Run
 from ftui.system.files import make_private_folder, open_private, write_all
 from ftui.system.volume import disk_error
 
-from ..generation.answer_prompts import FinishedAnswer
+from ..generation.answer_prompts import Ending, FinishedAnswer
 from ..generation.decode import Prompt
 from ..runtime.event_writer import EventWriter
 from ..training.generate import TextGenerator
@@ -31,7 +33,7 @@ class AnsweredRow(msgspec.Struct, frozen=True):
     prompt: str
     reference: str
     answer: str
-    ending: Literal["stop", "length", "memory"]
+    ending: Ending
     scores: dict[str, float]
 
 
@@ -56,13 +58,13 @@ class AnswerMeasures:
     def measure(self, step: int) -> dict[str, float]:
         """Means of `ftui.measures.TEXT_MEASURES` over the rows; without those that could not be measured.
 
-        Where some answer does not fit into memory, all are left out with a warning: a mean over fewer rows is none
-        that could be compared with earlier ones.
+        Where there is no answer (no memory, or nothing finite), all are left out with a warning: a mean over fewer rows
+        is none that could be compared with earlier ones.
 
         Raises:
             Shutdown: between two tokens.
         """
-        rows, num_missing = self.rows.rows, 0
+        rows, missing = self.rows.rows, Counter[str]()
         scores: list[dict[str, float]] = [{} for _ in rows]
         prompts = [Prompt(row.prompt) for row in rows]
         file = AnswerFile(self.run, step, self.events)
@@ -71,19 +73,18 @@ class AnswerMeasures:
                 line = self._describe(rows[answer.number], answer)
                 file.write(line)
                 scores[answer.number] = line.scores
-                num_missing += answer.ending == "memory"
+                missing[answer.ending] += answer.ending in UNANSWERED
                 self.events.progress(detail=f"{number} of {len(rows)} rows answered")
-        if num_missing:
-            self.events.warn(f"{num_missing} of {len(rows)} answers at step {step} do not fit into memory")
-            return {}
-        return mean_scores(scores)
+        for ending, number in (+missing).items():
+            self.events.warn(f"{number} of {len(rows)} rows are not answered at step {step}: {UNANSWERED[ending]}")
+        return {} if +missing else mean_scores(scores)
 
     def _describe(self, row: RowToAnswer, answer: FinishedAnswer) -> AnsweredRow:
         tokenizer, text = self.generator.data.tokenizer, self.generator.read(answer.ids)
         reference = self.generator.read(row.reference)
         scores = (
             {}
-            if answer.ending == "memory"
+            if answer.ending in UNANSWERED
             else score_answer(text, reference, num_tokens=len(answer.ids), is_complete=answer.ending == "stop")
         )
         return AnsweredRow(row.row, str(tokenizer.decode(row.prompt)), reference, text, answer.ending, scores)

@@ -7,20 +7,22 @@ from typing import Any, Literal
 
 from ..system.memory import release_cached_memory, within_memory
 from .decode import Prompt, Token, decode
-from .sampling import Sampling
+from .sampling import NonFiniteLogitsError, Sampling
+
+Ending = Literal["stop", "length", "memory", "not finite"]
 
 
 @dataclass(frozen=True)
 class FinishedAnswer:
     """The answer to prompt `number` of those that were given.
 
-    `ending`: `stop`, with a stop token, which is the last of `ids`; `length`, at the limit of tokens; `memory`, not
-    even this prompt alone fits, so that there are no ids.
+    `ending`: `stop`, with a stop token, which is the last of `ids`; `length`, at the limit of tokens; one of
+    `ftui.evaluation.results.UNANSWERED`, and there are no ids.
     """
 
     number: int
     ids: tuple[int, ...]
-    ending: Literal["stop", "length", "memory"]
+    ending: Ending
 
 
 def answer_prompts(
@@ -53,27 +55,36 @@ def answer_prompts(
         passes = decode(
             model, [prompts[number] for number in batch], sampling, stop_ids=stop_ids, max_new_tokens=max_new_tokens
         )
-        unfinished = yield from _answer_batch(passes, batch, stop_ids, before_pass)
-        if not unfinished:
-            continue
-        release_cached_memory(model.device)
-        if len(batch) == 1:
-            yield FinishedAnswer(batch[0], (), "memory")
-            continue
-        size, left = (len(batch) + 1) // 2, [*unfinished, *left]
-        on_smaller(size)
+        unfinished, is_short = yield from _answer_batch(passes, batch, stop_ids, before_pass)
+        if is_short:
+            release_cached_memory(model.device)
+            if len(batch) == 1:
+                yield FinishedAnswer(batch[0], (), "memory")
+                continue
+            size = (len(batch) + 1) // 2
+            on_smaller(size)
+        left = [*unfinished, *left]
 
 
 def _answer_batch(
     passes: Iterator[list[Token]], batch: Sequence[int], stop_ids: Sequence[int], before_pass: Callable[[], None]
-) -> Generator[FinishedAnswer, None, list[int]]:
-    """Returns the prompts for which memory ran out."""
+) -> Generator[FinishedAnswer, None, tuple[list[int], bool]]:
+    """Returns the prompts that are to be answered anew, and whether memory ran out for them.
+
+    Else they were beside others for which the model computes nothing finite.
+    """
     ids: dict[int, list[int]] = {number: [] for number in batch}
     while True:
         before_pass()
-        tokens, problem = within_memory(partial(next, passes, None))
+        try:
+            tokens, problem = within_memory(partial(next, passes, None))
+        except NonFiniteLogitsError as error:
+            for row in error.rows:
+                del ids[batch[row]]
+                yield FinishedAnswer(batch[row], (), "not finite")
+            return list(ids), False
         if problem:
-            return list(ids)
+            return list(ids), True
         if tokens is None:
             break
         for token in tokens:
@@ -83,7 +94,7 @@ def _answer_batch(
                 yield FinishedAnswer(number, tuple(ids.pop(number)), "stop")
     for number, all_ids in ids.items():
         yield FinishedAnswer(number, tuple(all_ids), "length")
-    return []
+    return [], False
 
 
 def in_order(answers: Iterable[FinishedAnswer]) -> Iterator[FinishedAnswer]:

@@ -12,7 +12,7 @@ from types import TracebackType
 
 import msgspec
 
-from ftui.errors import DataError, GpuMemoryError, HostMemoryError
+from ftui.errors import DataError, DiskError, GpuMemoryError, HostMemoryError, NonFiniteError
 from ftui.helper.chat_facts import RunAnswer
 from ftui.profile.schema import Profile
 from ftui.runs.events import Answered
@@ -73,8 +73,7 @@ class RequestAnswerer:
         """Answer, and put it into answer.json as it grows; returns in words how it ended.
 
         Raises:
-            AnswerRefusedError: nothing here can answer that.
-            DiskError: the file cannot be written.
+            AnswerRefusedError: nothing here can answer that, or the file cannot be written.
             Shutdown: between two tokens.
         """
         self._check(request)
@@ -84,7 +83,7 @@ class RequestAnswerer:
             try:
                 with self._undisturbed():
                     self._speak(request, begun, answers)
-            except (DataError, GpuMemoryError, HostMemoryError) as error:
+            except (DataError, DiskError, GpuMemoryError, HostMemoryError, NonFiniteError) as error:
                 problem = error.message
             finally:
                 num_tokens, seconds = sum(len(answer.tokens) for answer in answers), time.monotonic() - begun

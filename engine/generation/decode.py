@@ -14,7 +14,7 @@ from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 from ftui.errors import DataError
 
 from ..models.load_model import longest_in
-from .sampling import Sampling, choose_tokens
+from .sampling import NonFiniteLogitsError, Sampling, choose_tokens
 
 
 @dataclass(frozen=True)
@@ -86,17 +86,22 @@ def decode(
     The model is in evaluation mode, and `model` is transformers' own, not a wrapper of PEFT.
 
     Raises:
-        DataError: a prompt leaves no room for an answer.
+        DataError: see `why_unanswerable`.
+        NonFiniteLogitsError: with the prompts' numbers.
     """
     assert memory is None or len(prompts) == 1
+    for prompt in prompts:
+        if reason := why_unanswerable(model, prompt.ids):
+            raise DataError(f"The prompt {reason}.")
     context = longest_in(model.config) or math.inf
-    if (longest := max(len(prompt.ids) for prompt in prompts)) >= context:
-        raise DataError(f"The prompt has {longest} tokens, and the model sees {context}: no answer fits behind it.")
     batch = _Batch(model, prompts, memory or Memory())
     answers = [prompt.answer for prompt in prompts]
     for position in range(max_new_tokens):
         logits = batch.logits().float().cpu()
-        tokens = choose_tokens(logits, batch.ids, [answers[row] for row in batch.rows], position, sampling)
+        try:
+            tokens = choose_tokens(logits, batch.ids, [answers[row] for row in batch.rows], position, sampling)
+        except NonFiniteLogitsError as error:
+            raise NonFiniteLogitsError([batch.rows[place] for place in error.rows]) from None
         log_probs = torch.log_softmax(logits / (sampling.temperature or 1.0), -1)
         yield [
             Token(row, token, float(log_probs[place, token]), _likeliest(log_probs[place], num_likeliest))
@@ -106,6 +111,16 @@ def decode(
         batch.append(tokens, [place for place, token in enumerate(tokens) if token not in stop_ids and has_room[place]])
         if not batch.rows:
             return
+
+
+def why_unanswerable(model: Any, ids: Sequence[int]) -> str:
+    """What a prompt has that no answer can follow it; "" where one can."""
+    context = longest_in(model.config) or math.inf
+    if not ids:
+        return "has no tokens, and the next one is predicted from those before it"
+    if len(ids) >= context:
+        return f"has {len(ids)} tokens, and the model sees {context}: no answer fits behind it"
+    return ""
 
 
 def _likeliest(log_probs: Tensor, number: int) -> tuple[tuple[int, float], ...]:

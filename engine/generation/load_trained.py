@@ -16,6 +16,7 @@ from ftui.profile.schema import Profile
 from ..data.load_rows import LoadedEncoder, load_encoder
 from ..data.tokens.encode import Encoder
 from ..models.files.blame import blame
+from ..models.files.trained_base import check_base, pin_base
 from ..models.fused_lora import fuse_adapters
 from ..models.load_model import load_model
 from ..models.lora import BaseReference, stored_adapter
@@ -59,14 +60,15 @@ class AnsweringModel:
 
 
 def load_trained(
-    profile: Profile, folder: Path | None, cache: Path, report: Callable[[str], None], *, device: str | None = None
-) -> AnsweringModel:
+    profile: Profile, folder: Path | None, cache: Path, report: Callable[[str], None], *, device: str | None = None,
+    trained_on: str = "",
+) -> AnsweringModel:  # fmt: skip
     """The model of a run's profile with the weights in `folder` (`None`: the base as the run began).
 
-    `device` takes the place of the profile's.
+    `device` takes the place of the profile's. `trained_on` is the run's fingerprint of its base ("": unknown).
 
     Raises:
-        ModelError, HardwareError: it cannot be loaded, or not here; or it is a reward model.
+        ModelError, HardwareError: it cannot be loaded, or not here; it is a reward model; the base is another one.
     """
     if profile.gives_scores:
         raise ModelError("The run trained a reward model: it gives scores, and answers no prompts.")
@@ -76,11 +78,15 @@ def load_trained(
     if folder is not None and not profile.adapter.is_lora:
         start = {"name_or_path": str(folder), "revision": None, "from_scratch": None}
         profile = profile.model_copy(update={"model": profile.model.model_copy(update=start)})
-    hardware = find_hardware(profile)
+        trained_on = ""  # the base is in none of it
+    profile, hardware = pin_base(profile, trained_on), find_hardware(profile)
     report("loading the tokenizer")
     loaded = load_encoder(profile, [], cache, report, weights=True)
+    assert loaded.folder is not None, "what is trained from scratch is loaded from a checkpoint"
+    if trained_on:
+        check_base(loaded.folder, loaded.commit, trained_on, cache, report)
     report("loading the model")
-    model = _load(profile, loaded, folder, hardware)
+    model = _load(profile, loaded, loaded.folder, folder, hardware)
     return answering_model(profile, model, loaded.encoder, hardware)
 
 
@@ -90,12 +96,9 @@ def answering_model(profile: Profile, model: Any, encoder: Encoder, hardware: Ha
     return AnsweringModel(model, encoder.tokenizer, tuple(encoder.stop_ids), hardware, is_chat)
 
 
-def _load(profile: Profile, loaded: LoadedEncoder, folder: Path | None, hardware: Hardware) -> Any:
-    assert loaded.folder is not None, "what is trained from scratch is loaded from a checkpoint"
+def _load(profile: Profile, loaded: LoadedEncoder, base: Path, folder: Path | None, hardware: Hardware) -> Any:
     quantised = quantized_loading(profile.adapter, hardware)
-    model: Any = load_model(
-        loaded.folder, profile.model, storage_dtype(profile, hardware), hardware=hardware, **quantised
-    )
+    model: Any = load_model(base, profile.model, storage_dtype(profile, hardware), hardware=hardware, **quantised)
     fit_embeddings(model, loaded.encoder.tokenizer, loaded.new_token_ids)
     if quantised:
         keep_layout(model)

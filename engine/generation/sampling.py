@@ -20,6 +20,19 @@ from transformers import (
     TopPLogitsWarper,
 )  # fmt: skip
 
+from ftui.errors import NonFiniteError
+
+
+class NonFiniteLogitsError(NonFiniteError):
+    """There is no next token in `rows`: what the model computes for them is NaN or infinite."""
+
+    def __init__(self, rows: Sequence[int]) -> None:
+        super().__init__(
+            "The model's output is NaN or infinite.",
+            hint="Its weights are, or they overflow in this precision, or at this temperature or penalty.",
+        )
+        self.rows = rows
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -61,8 +74,13 @@ def choose_tokens(logits: Tensor, ids: Any, answers: Sequence[int], position: in
 
     `logits` (rows, vocabulary) and `ids` (rows, length: what repetition_penalty counts) lie on the CPU: some of these
     operations have no deterministic kernel on a GPU, and all rows are needed here anyway to see which have ended.
+
+    Raises:
+        NonFiniteLogitsError: with the places of the rows in which no token can be chosen.
     """
     scores = sampling.processors()(ids, logits)
+    if bad := (~scores.amax(-1).isfinite()).nonzero()[:, 0].tolist():  # single tokens may be ruled out by -inf
+        raise NonFiniteLogitsError(bad)
     if not sampling.temperature:
         return [int(token) for token in scores.argmax(-1)]
     sums = torch.softmax(scores.double(), -1).cumsum(-1)

@@ -27,6 +27,7 @@ from ftui.units import size
 
 from ..data.load_rows import load_data
 from ..merging.merge_run import Merge
+from ..models.files.trained_base import check_base, pin_base
 from ..models.tokenizer import load_tokenizer
 from ..services.profile_text import given_profile
 from ..services.progress import Progress
@@ -106,8 +107,13 @@ class GgufExport:
         if self._profile is None or self._request.run is None:
             return None
         self._report("reading the rows")
-        data = load_data(self._profile, cache_folder(Path(self._request.run) / "cache"), self._report)
-        assert data.folder is not None or not self._request.is_adapter, "an adapter has a base"
+        cache, trained_on = cache_folder(Path(self._request.run) / "cache"), ""
+        if self._request.is_adapter:
+            trained_on = read_manifest(self._weights).fingerprints.get("base_model", "")
+        data = load_data(pin_base(self._profile, trained_on), cache, self._report)
+        if self._request.is_adapter:
+            assert data.folder is not None, "an adapter has a base"
+            check_base(data.folder, data.commit, trained_on, cache, self._report)
         self._base = data.folder or self._weights
         split = data.evaluation or data.train
         sequences = [split.sequences[int(number)] for number in split.indices[:600]]

@@ -9,13 +9,11 @@ import torch
 from torch import Tensor
 from transformers import BitsAndBytesConfig, PreTrainedModel
 
-from ftui.errors import ModelError
 from ftui.profile.schema import Profile
-from ftui.profile.sections.model import FULL_COMMIT
 from ftui.runs.checkpoint_folders import Manifest
 
 from ..data.load_rows import LoadedEncoder, load_encoder
-from ..models.files.fingerprints import weights_fingerprint
+from ..models.files.trained_base import check_base, pin_base
 from ..models.load_model import auto_class, check_kind, read_config
 from ..models.methods import storage_dtype
 from ..models.quantization import quantization
@@ -74,23 +72,14 @@ def begin(profile: Profile, manifest: Manifest, cache: Path, report: Report) -> 
         ModelError: it is another one by now, or cannot be found.
     """
     trained_on = manifest.fingerprints.get("base_model", "")
-    if FULL_COMMIT.fullmatch(trained_on):
-        model = profile.model.model_copy(update={"revision": trained_on})
-        profile = profile.model_copy(update={"model": model})
+    profile = pin_base(profile, trained_on)
     hardware = find_hardware(profile)
     precision = manifest.environment.get("precision", hardware.precision)
     hardware = replace(hardware, precision=precision)
     report("loading the tokenizer")
     loaded = load_encoder(profile, [], cache, report, weights=True)
     assert loaded.folder is not None, "what is trained from scratch has no adapter"
-    report("hashing the base")
-    current = loaded.commit or weights_fingerprint(loaded.folder, cache, lambda: report("hashing the base"))
-    if current != trained_on:
-        raise ModelError(
-            f"The base in {loaded.folder} is not the one that was trained on: its fingerprint is {current[:12]}, "
-            f"that of the run {trained_on[:12]}.",
-            hint="Put back the files that the run began with: an adapter means nothing on other weights.",
-        )
+    check_base(loaded.folder, loaded.commit, trained_on, cache, report)
     if profile.gives_scores:
         loaded.encoder.tokenizer.pad_token = end_padding(loaded.encoder.tokenizer)
-    return MergeStart(profile, hardware, loaded.folder, loaded, current)
+    return MergeStart(profile, hardware, loaded.folder, loaded, trained_on)

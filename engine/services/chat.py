@@ -36,27 +36,34 @@ def open_chat(on_detail: OnDetail, chosen: dict[str, Any], profile: str) -> Mode
             raise UsageError("This run has no base: its model was trained from scratch.")
         _sides.clear()
         _speakers.clear()  # before others are loaded
-        _speakers.extend(load_speakers(parsed, folders, sides.device, on_detail))
+        _speakers.extend(load_speakers(parsed, folders, sides.device, on_detail, trained_on=sides.trained_on))
         _sides.append(sides)
     return describe_model(_speakers[0].model)
 
 
 def load_speakers(
-    profile: Profile, folders: list[Path | None], device: str | None, on_detail: OnDetail
+    profile: Profile, folders: list[Path | None], device: str | None, on_detail: OnDetail, *, trained_on: str
 ) -> list[Speaker]:
-    """Adapters stand on one base; where all weights were trained, each side is a model of its own."""
+    """Adapters stand on one base; where all weights were trained, each side is a model of its own.
+
+    Raises:
+        FtuiError: see `load_trained`, which says what `trained_on` is.
+    """
     cache = cache_folder(Path("cache"))
     if not profile.adapter.is_lora:
-        models = [load_trained(profile, folder, cache, on_detail, device=device) for folder in folders]
+        models = [
+            load_trained(profile, folder, cache, on_detail, device=device, trained_on=trained_on) for folder in folders
+        ]
         return [Speaker(model, None) for model in models]
     start = starting_adapter(profile.adapter, on_detail)  # what it continued from is part of where it began
     folders = [folder or start for folder in folders]
     adapters = [folder for folder in dict.fromkeys(folders) if folder is not None]
-    model = load_trained(profile, adapters[0] if adapters else None, cache, on_detail, device=device)
+    first = adapters[0] if adapters else None
+    model = load_trained(profile, first, cache, on_detail, device=device, trained_on=trained_on)
     names: dict[Path | None, str | None] = {None: None, **dict.fromkeys(adapters[:1], "default")}
-    for folder in adapters[1:]:
-        names[folder] = folder.name
-        add_adapter(model, folder, folder.name)
+    for number, folder in enumerate(adapters[1:], start=1):
+        names[folder] = f"side_{number}"  # not by the folder: several of one name would be loaded over each other
+        add_adapter(model, folder, f"side_{number}")
     return [Speaker(model, names[folder]) for folder in folders]
 
 

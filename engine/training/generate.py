@@ -1,19 +1,18 @@
 """Answers while a run trains, greedily: the same model gives the same answer, and no random generator moves."""
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ftui.evaluation.results import UNANSWERED
 from ftui.profile.schema import Profile
 from ftui.runs.events import Sampled
 
 from ..data.tokens.chat_template import fix_date
 from ..generation.answer_prompts import FinishedAnswer, answer_prompts, in_order
-from ..generation.decode import Prompt
+from ..generation.decode import Prompt, why_unanswerable
 from ..generation.sampling import Sampling
-from ..models.load_model import longest_in
 from ..models.model_parts import ModelParts, autocast
 from ..models.performance import uncompiled
 from ..models.weights import is_adapted
@@ -37,25 +36,25 @@ class TextGenerator:
     def answer(self, prompts: Sequence[str], *, requested: bool = False) -> list[str]:
         """Answer the prompts; each answer goes to the journal, in the order of the prompts.
 
-        An answer that does not fit into memory, or behind its prompt into the model's context, is left out with a
+        A prompt that the model cannot answer (too long, without tokens, no memory, nothing finite) is left out with a
         warning.
 
         Raises:
             Shutdown: between two tokens.
         """
         answers, encoded = [], {prompt: self._encode(prompt) for prompt in prompts}
-        context = longest_in(self.parts.model.config) or math.inf
-        fitting = [prompt for prompt in prompts if len(encoded[prompt]) < context]
-        for prompt in prompts:
-            if prompt not in fitting:
-                self.events.warn(f"{prompt!r:.60} has {len(encoded[prompt])} tokens, and the model sees {context}")
+        reasons = {prompt: why_unanswerable(self.parts.model, ids) for prompt, ids in encoded.items()}
+        for prompt, reason in reasons.items():
+            if reason:
+                self.events.warn(f"{prompt!r:.60} {reason}")
+        fitting = [prompt for prompt in prompts if not reasons[prompt]]
         with self.answer_ids(
             [Prompt(encoded[prompt]) for prompt in fitting], self.profile.eval.sample_max_new_tokens
         ) as finished:
             for answer in in_order(finished):
                 prompt = fitting[answer.number]
-                if answer.ending == "memory":
-                    self.events.warn(f"no room in memory to answer {prompt!r}")
+                if answer.ending in UNANSWERED:
+                    self.events.warn(f"{prompt!r:.60} is not answered: {UNANSWERED[answer.ending]}")
                     continue
                 text = self.read(answer.ids)
                 self.events.write(Sampled(step=self.state.step, prompt=prompt, completion=text, requested=requested))

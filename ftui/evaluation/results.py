@@ -24,6 +24,12 @@ OF_TOKENS = {
 }
 """How what is measured of tokens is computed."""
 
+UNANSWERED = {
+    "memory": "the answer does not fit into memory",
+    "not finite": "the model's output is NaN or infinite",
+}
+"""Why there is no answer, by what stands as its ending."""
+
 Part = Literal["data", "forgetting"]
 
 
@@ -46,7 +52,10 @@ class RowLoss(Record, frozen=True, tag="row_loss"):
 
 
 class RowAnswer(Record, frozen=True, tag="row_answer"):
-    """What a side answers, beside the answer of the data, and what is measured of it (none where memory ran out)."""
+    """What a side answers, beside the answer of the data, and what is measured of it.
+
+    Nothing is where its ending is one of `UNANSWERED`.
+    """
 
     number: int
     where: str
@@ -122,8 +131,8 @@ def find_gaps(results: Sequence[RowResult]) -> list[str]:
         if isinstance(one, RowLoss) and one.problem:
             why = "the loss is NaN or infinite" if one.problem == "not finite" else "the row does not fit into memory"
             missing[one.side, why] = missing.get((one.side, why), 0) + 1
-        elif isinstance(one, RowAnswer) and one.ending == "memory":
-            why = "the answer does not fit into memory"
+        elif isinstance(one, RowAnswer) and one.ending in UNANSWERED:
+            why = UNANSWERED[one.ending]
             missing[one.side, why] = missing.get((one.side, why), 0) + 1
     return [f"{side}: {why} on {number} rows, which are left out" for (side, why), number in missing.items()]
 

@@ -17,10 +17,11 @@ def check_sampling(**values: float) -> SamplingKeys:
 
 class ChatSides(msgspec.Struct, frozen=True):
     """What answers: the folder of each side's weights, `None` for the base as the run began; where, if not where the
-    profile says."""
+    profile says; the run's fingerprint of its base ("": unknown)."""
 
     folders: list[str | None]
     device: str | None = None
+    trained_on: str = ""
 
 
 class ModelFacts(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """A conversation with what a run has trained, and the helper process that has it in memory."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -9,7 +10,7 @@ import msgspec
 from ftui.errors import UsageError
 from ftui.helper.chat_facts import ChatAnswer, ChatSides, ModelFacts
 from ftui.profile.schema import Profile
-from ftui.runs.checkpoint_folders import checkpoints_in, fault, read_manifest, step_of
+from ftui.runs.checkpoint_folders import Manifest, checkpoints_in, fault, read_manifest, step_of
 from ftui.runs.requests import SamplingKeys
 from ftui.runs.run_folder import Run
 
@@ -22,11 +23,15 @@ OnTexts = Callable[[list[str]], object]
 
 
 class Side(msgspec.Struct, frozen=True):
-    """What answers: weights of a run, or the base (no folder). `seal` is the hash of the manifest of its files."""
+    """What answers: weights of a run, or the base (no folder). `seal` is the hash of the manifest of its files.
+
+    `trained_on` is the run's fingerprint of its base; "" where none is known.
+    """
 
     title: str
     folder: Path | None = None
     seal: str = ""
+    trained_on: str = ""
 
     @property
     def folder_name(self) -> str:
@@ -68,7 +73,7 @@ class HelperVoice:
     ) -> None:
         self._helper, self._profile, self.sides = helper, profile, tuple(sides)
         folders = [None if side.folder is None else str(side.folder) for side in sides]
-        self._chosen = msgspec.to_builtins(ChatSides(folders, device))
+        self._chosen = msgspec.to_builtins(ChatSides(folders, device, sides[0].trained_on))
         facts = helper.ask("open_chat", on_detail=on_detail, profile=profile, chosen=self._chosen)
         self.facts = msgspec.convert(facts, ModelFacts)
 
@@ -135,10 +140,10 @@ def find_side(run: Run, name: str | None) -> Side:
     Raises:
         UsageError: there is none, or it is damaged.
     """
-    if name == BASE:
-        return Side(BASE)
     present = {"final": run.final} if run.final.is_dir() else {}
     present |= {checkpoint.path.name: checkpoint.path for checkpoint in checkpoints_in(run.checkpoints)}
+    if name == BASE:
+        return Side(BASE, trained_on=_fingerprint_of_base(present.values()))
     aside = {
         f"{root.name}/{path.name}": path
         for root in (run.superseded, run.quarantine) if root.is_dir()
@@ -160,6 +165,20 @@ def _checked(run: Run, wanted: str, folder: Path, present: Collection[str]) -> S
         hint = f"There are: {', '.join([*present, BASE])}."
         raise UsageError(f"{wanted} of {run.name} is damaged: {problem}.", hint=hint)
     try:
-        return Side(wanted, folder, read_manifest(folder).seal)
+        manifest = read_manifest(folder)
+        return Side(wanted, folder, manifest.seal, _base_of(manifest))
     except OSError as error:  # rotation has just let it go
         raise UsageError(f"{wanted} of {run.name} is gone.") from error
+
+
+def _fingerprint_of_base(folders: Iterable[Path]) -> str:
+    """As the first of the checkpoints says it that is still whole."""
+    for folder in folders:
+        if not fault(folder):
+            with suppress(OSError):  # rotation has just let it go
+                return _base_of(read_manifest(folder))
+    return ""
+
+
+def _base_of(manifest: Manifest) -> str:
+    return manifest.fingerprints.get("base_model", "")

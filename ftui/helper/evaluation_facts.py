@@ -17,6 +17,7 @@ class EvaluationRequest(msgspec.Struct, frozen=True):
         sides: one or two, the second to compare the first with.
         results: a file of JSON lines; rows that are in it are not measured again.
         settings: JSON, written as it is beside the results when the first of them are.
+        trained_on: the run's fingerprint of its base; "" where none is known.
         inside: no folder from here to the results may be a link.
         num_rows: the first so many, `None` for all.
         max_new_tokens: of an answer; 0 for no answers.
@@ -26,6 +27,7 @@ class EvaluationRequest(msgspec.Struct, frozen=True):
     sides: list[EvaluationSide]
     results: str
     settings: str
+    trained_on: str = ""
     inside: str | None = None
     device: str | None = None
     num_rows: int | None = None

@@ -144,7 +144,7 @@ def plan_evaluation(source: Run | Path, checkpoint: str | None, options: Evaluat
     _check_same(folder, settings)
     request = EvaluationRequest(
         [EvaluationSide(side.title, None if side.folder is None else str(side.folder)) for side in target.sides],
-        str(folder / RESULTS), settings,
+        str(folder / RESULTS), settings, target.sides[0].trained_on,
         inside=None if target.run is None or options.out is not None else str(target.run.folder),
         device=target.device, num_rows=options.num_rows, max_new_tokens=options.max_new_tokens,
         batch_size=profile.eval.per_device_eval_batch_size,
@@ -204,6 +204,7 @@ def _describe(
     settings = {
         "model": target.title,
         "sides": [{"title": side.title, "seal": side.seal} for side in target.sides],
+        "base": target.sides[0].trained_on,
         "data": str(options.data.absolute()),
         "num_rows": options.num_rows,
         "max_new_tokens": options.max_new_tokens,

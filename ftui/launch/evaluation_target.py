@@ -107,9 +107,9 @@ def _find_in_folder(
     if not base:
         raise ModelError(f"{folder / ADAPTER_CONFIG} does not say which model the adapter is for.")
     profile = _default_profile(Path(base), base, data, overrides, is_adapter=is_adapter)
-    side = Side(
-        "adapter" if is_adapter and folder.name == BASE else folder.name, folder if is_adapter else None, _stamp(folder)
-    )
+    title = "adapter" if is_adapter and folder.name == BASE else folder.name
+    stamp = _stamp(folder) + (_stamp(Path(base)) if is_adapter and Path(base).is_dir() else "")
+    side = Side(title, folder if is_adapter else None, stamp)
     if against not in (None, BASE) or (against == BASE and not is_adapter):
         raise UsageError(
             f"{name} is a folder with {'an adapter' if is_adapter else 'a whole model'}: there is no {against} of it.",

@@ -5,6 +5,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import pytest
 from textual.widgets import Input
 
 from ftui.cli.trained.named_weights import find_model
-from ftui.errors import DiskFullError, FtuiError, UsageError
+from ftui.errors import DiskFullError, FtuiError, ModelError, UsageError
+from ftui.helper.chat_session import HelperVoice, Side
 from ftui.helper.client import Helper
 from ftui.launch.evaluation_job import EvaluationOptions, plan_evaluation
+from ftui.runs.checkpoint_folders import read_manifest
 from ftui.runs.events import EvaluationDone
 from ftui.tui.state.after_choices import Weights, choices_for
 from tests.support.bench import Workbench, bench_at, records
@@ -68,6 +71,18 @@ def test_the_figures_are_those_of_the_runs_own_evaluation(trained: Workbench, he
         assert found[name]["values"] == pytest.approx([last.extras[name], own[0].extras[name]], rel=1e-5)
     assert found["token_f1"]["num_rows"] == 6 and "json_valid" not in found
     assert result["facts"]["num_questions"] == 6 and found["loss"]["verdict"] == "too few rows to tell"
+
+
+def test_the_base_is_that_of_the_run(trained: Workbench, helper: Helper) -> None:
+    run = trained.run("mine")
+    base = read_manifest(run.final).fingerprints["base_model"]
+    planned = plan_evaluation(*find_model("mine"), EvaluationOptions(data=Path("rows.jsonl"), against="base"))
+    assert planned.request.trained_on == base == json.loads(planned.request.settings)["base"]
+    changed = replace(planned, request=msgspec.structs.replace(planned.request, trained_on="0" * 64))
+    with pytest.raises(ModelError, match="is not the one that was trained on"):
+        changed.run(helper, lambda detail: None)
+    with pytest.raises(ModelError, match="is not the one that was trained on"):
+        HelperVoice(helper, planned.profile, [Side("base", trained_on="0" * 64)])
 
 
 def test_an_evaluation_that_was_killed_goes_on(trained: Workbench, helper: Helper) -> None:

@@ -48,8 +48,8 @@ def folder_of(
         (folder / "resume" / "state.json").write_text(json.dumps({"step": step, **remembered}))
 
     manifest = Manifest(
-        run_id=run_id, attempt=attempt, token=TOKENS[attempt], step=step, versions={}, fingerprints={}, dtypes={},
-        finite=finite, created=0.0,
+        run_id=run_id, attempt=attempt, token=TOKENS[attempt], step=step, versions={},
+        fingerprints={"base_model": "ab" * 32}, dtypes={}, finite=finite, created=0.0,
     )  # fmt: skip
     publish(path, manifest, fill)
     return Checkpoint(path, step)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from ftui.errors import DataError, FtuiError
+from ftui.errors import DataError, FtuiError, NonFiniteError
 from ftui.helper.chat_session import ChatSession
 from ftui.helper.client import Helper
 from ftui.launch.answering_sides import AnsweringPlan, plan_answering
@@ -148,7 +148,7 @@ class AnswersScreen(ListScreen[None]):
                 session.say, one.prompt, question.sampling,
                 lambda texts: loop.call_soon_threadsafe(self._hear, one, texts),
             )  # fmt: skip
-        except DataError as error:  # the template refuses this one
+        except (DataError, NonFiniteError) as error:  # the template refuses this one, say
             one.forget()
             one.problem = error.message
             return

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from ftui.cli.terminal import LiveOutput, has_screen
 from ftui.cli.trained.answering import AnsweringOptions, address, answering, read_sampling
-from ftui.errors import FINISHED, DataError, UsageError
+from ftui.errors import FINISHED, DataError, NonFiniteError, UsageError
 from ftui.launch.prompt_file import Question, read_prompts
 from ftui.launch.transcript import Exchange, add_exchange, describe_exchange
 from ftui.text import shown
@@ -18,7 +18,7 @@ def ask(options: AnsweringOptions, prompts: Path, out: Path | None, screen: bool
         FtuiError: there is no such file, and see `answering`.
 
     Returns:
-        That of a data error where the template takes one of the prompts not.
+        That of the error where one of the prompts has no answer.
     """
     if screen:
         return _show(Question(address(options), prompts, out, read_sampling(options), tuple(options.allow)))
@@ -29,7 +29,7 @@ def ask(options: AnsweringOptions, prompts: Path, out: Path | None, screen: bool
             output.draw(f"{number} of {len(lines)} ...")
             try:
                 answers = session.say(line.prompt, sampling, lambda texts: None)
-            except DataError as error:  # the template refuses this one
+            except (DataError, NonFiniteError) as error:  # the template refuses this one, say
                 output.print(f"[{number}] {line.prompt}\n  not answered: {error.message}\n")
                 code = error.exit_code
                 continue

@@ -1,5 +1,6 @@
 """What becomes of rows that do not fit into memory, or of which nothing finite can be said."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import torch
 
 from ftui.engine.evaluation import evaluate_model as module
 from ftui.engine.evaluation.row_sums import RowSums, sum_rows
+from ftui.engine.generation.answer_prompts import FinishedAnswer
+from ftui.engine.models.files.fingerprints import weights_fingerprint
+from ftui.errors import ModelError
 from ftui.evaluation.results import RowAnswer, RowLoss, find_gaps, read_results
 from ftui.helper.evaluation_facts import EvaluationFacts, EvaluationRequest, EvaluationSide
 from ftui.profile.serialize import to_toml
@@ -61,6 +65,31 @@ def test_a_row_that_does_not_fit_alone_is_told(
     assert facts.num_rows == 3
     assert [one.problem for one in found if isinstance(one, RowLoss)] == ["memory"] * 3
     assert find_gaps(found) == ["model: the row does not fit into memory on 3 rows, which are left out"]
+
+
+def test_what_lacked_memory_is_measured_where_there_is_more(
+    model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> RowSums:
+        raise torch.OutOfMemoryError("out of memory")
+
+    def answer_none(model: Any, prompts: Sequence[Any], *_: Any, **options: Any) -> list[FinishedAnswer]:
+        return [FinishedAnswer(number, (), "memory") for number in range(len(prompts))]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "sum_rows", fail)
+        patch.setattr(module, "answer_prompts", answer_none)
+        facts, small = evaluate(model_folder, tmp_path, num_rows=3, max_new_tokens=2)
+    assert len(find_gaps(small)) == 2 and facts.num_questions > 0
+    _, found = evaluate(model_folder, tmp_path, num_rows=3, max_new_tokens=2)
+    assert find_gaps(found) == [] and len(found) == 2 * len(small)
+
+
+def test_another_base_than_that_of_the_run_is_refused(model_folder: Path, tmp_path: Path) -> None:
+    trained_on = weights_fingerprint(model_folder, tmp_path, lambda: None)
+    assert evaluate(model_folder, tmp_path, trained_on=trained_on)[1]
+    with pytest.raises(ModelError, match=f"is not the one that was trained on: .* of the run {'0' * 12}"):
+        evaluate(model_folder, tmp_path, trained_on="0" * 64)
 
 
 def test_a_loss_that_is_not_finite_is_told(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

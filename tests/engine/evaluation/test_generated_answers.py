@@ -3,7 +3,9 @@
 import errno
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,10 @@ from ftui.engine.check_profile import check_profile
 from ftui.engine.data.load_rows import DataSplit
 from ftui.engine.data.tokens.encode import Encoder, Sequence
 from ftui.engine.evaluation import generated_answers
-from ftui.engine.evaluation.generated_answers import AnsweredRow, AnswerFile
-from ftui.engine.evaluation.rows_to_answer import describe_rows, split_answer
+from ftui.engine.evaluation.generated_answers import AnsweredRow, AnswerFile, AnswerMeasures
+from ftui.engine.evaluation.rows_to_answer import RowsToAnswer, RowToAnswer, describe_rows, split_answer
 from ftui.engine.generation import answer_prompts
+from ftui.engine.generation.answer_prompts import FinishedAnswer
 from ftui.engine.generation.decode import decode
 from ftui.engine.runtime.event_writer import EventWriter
 from ftui.engine.system.device import find_hardware
@@ -162,8 +165,28 @@ def test_what_cannot_be_measured_is_no_zero(
     unfit = [line for line in lines(run, 6) if line["ending"] == "memory"]
     assert unfit and all(line["scores"] == {} for line in unfit)
     warnings = [one.message for one in records(run, Warned)]
-    assert f"{len(unfit)} of 16 answers at step 6 do not fit into memory" in warnings
+    reason = "the answer does not fit into memory"
+    assert f"{len(unfit)} of 16 rows are not answered at step 6: {reason}" in warnings
     assert records(run, RunFinished)[-1].step == 6, "it costs no patience"
+
+
+def test_a_row_without_finite_answer_leaves_all_measures_out(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    events = EventWriter(run, attempt=1, token="test")
+    tokenizer = make_tokenizer()
+    endings: list[Any] = ["stop", "not finite"]
+    answers = [FinishedAnswer(number, (), ending) for number, ending in enumerate(endings)]
+    generator: Any = SimpleNamespace(
+        answer_ids=lambda *_: nullcontext(iter(answers)),
+        read=tokenizer.decode,
+        data=SimpleNamespace(tokenizer=tokenizer),
+    )  # fmt: skip
+    rows = RowsToAnswer([RowToAnswer(1, [9], [8]), RowToAnswer(2, [9], [8])], 0, 4)
+    assert AnswerMeasures(run, rows, generator, events).measure(7) == {}
+    assert [one.message for one in records(run, Warned)] == [
+        "1 of 2 rows are not answered at step 7: the model's output is NaN or infinite"
+    ]
+    assert [bool(line["scores"]) for line in lines(run, 7)] == [True, False]
 
 
 @pytest.mark.parametrize("blocked", [True, False], ids=["no folder", "full after a line"])

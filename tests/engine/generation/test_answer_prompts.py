@@ -111,6 +111,23 @@ def test_a_prompt_that_fits_not_even_alone_costs_only_its_own_answer(
     assert [one.ending == "memory" for one in found] == [not ids for ids in expected]
 
 
+def test_a_prompt_without_finite_numbers_costs_only_its_own_answer(
+    one_or_other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, forward = alone(one_or_other, Sampling()), one_or_other.forward
+
+    @functools.wraps(forward)
+    def overflow(*arguments: Any, input_ids: torch.Tensor, **options: Any) -> Any:
+        result = forward(*arguments, input_ids=input_ids, **options)
+        result.logits[(input_ids == 50).any(1)] = torch.nan
+        return result
+
+    monkeypatch.setattr(one_or_other, "forward", overflow)
+    found = list(in_order(answer(one_or_other, Sampling(), 4)))
+    assert [one.number for one in found if one.ending == "not finite"] == [2]
+    assert [one.ids for one in found] == [*expected[:2], (), *expected[3:]]
+
+
 def test_answers_are_given_as_they_are_finished(llama: Any) -> None:
     """A short one of a batch does not wait for the others; in order, it waits for those before it."""
     num_passes, places = [0], list[int]()

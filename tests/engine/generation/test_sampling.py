@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import GenerationConfig, GenerationMixin
 
-from ftui.engine.generation.sampling import Sampling, choose_tokens, uniform
+from ftui.engine.generation.sampling import NonFiniteLogitsError, Sampling, choose_tokens, uniform
 
 VOCABULARY = 40
 
@@ -43,6 +43,15 @@ def test_draws_are_from_the_distribution_of_generate(sampling: Sampling) -> None
     assert not shares[expected == 0].any()
     deviation = (expected * (1 - expected) / number).sqrt()
     assert ((shares - expected).abs() <= 5 * deviation + 1e-9).all()
+
+
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=1.0), Sampling(temperature=1.0, top_p=0.5)])
+def test_rows_in_which_nothing_can_be_chosen_are_named(sampling: Sampling) -> None:
+    out = -torch.inf
+    rows = [[1.0, 2.0], [torch.nan, 1.0], [torch.inf, 1.0], [out, 1.0], [out, out]]
+    with pytest.raises(NonFiniteLogitsError, match="NaN or infinite") as raised:
+        choose_tokens(torch.tensor(rows), torch.zeros(5, 1, dtype=torch.long), range(5), 0, sampling)
+    assert raised.value.rows == [1, 2, 4], "tokens may be ruled out"
 
 
 def test_greedy_takes_the_likeliest_whatever_the_seed_is() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from ftui.errors import DiskFullError, ModelError
 from ftui.helper.gguf_facts import ExportRequest
 from ftui.runs.checkpoint_folders import fault
 from tests.engine.gguf_files.conftest import MakeModel, needs_llama
+from tests.support.tiny import chats, make_profile, write_rows
 
 REASON = "xllamacpp is not installed."
 
@@ -79,6 +81,19 @@ def test_what_the_library_needs_is_asked_first(monkeypatch: pytest.MonkeyPatch) 
     assert gguf_certificate.why_not_measured() is None
     monkeypatch.setattr(gguf_certificate, "find_spec", lambda name: None)
     assert "finetune-tui[gguf]" in str(gguf_certificate.why_not_measured())
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_an_adapter_is_written_for_the_base_of_its_run(
+    alone: bool, make_model: MakeModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, _ = make_model("llama")
+    profile = make_profile(folder, write_rows(tmp_path / "rows.jsonl", chats(4)), adapter={"method": "lora"})
+    manifest = SimpleNamespace(fingerprints={"base_model": "0" * 64})
+    monkeypatch.setattr(export_file, "read_manifest", lambda folder: manifest)
+    wanted = request(folder, run=str(tmp_path / "run"), is_adapter=True, alone=alone)
+    with pytest.raises(ModelError, match="is not the one that was trained on"):
+        GgufExport(wanted, profile, lambda detail: None).run()
 
 
 def test_a_full_disk_is_told_before_anything_is_written(make_model: MakeModel, monkeypatch: pytest.MonkeyPatch) -> None:

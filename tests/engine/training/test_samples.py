@@ -55,7 +55,7 @@ def test_a_sample_that_does_not_fit_is_left_out(
     beyond = "why " * 2000
     run, losses = make_run(tmp_path / "short", model_folder, [*PROMPTS, beyond])
     assert [one.prompt for one in records(run, Sampled)] == 2 * ["the shell", "why"]
-    missing = [one.message for one in records(run, Warned) if "no room" in one.message]
-    assert missing == 2 * [f"no room in memory to answer {PROMPTS[1]!r}"]
+    missing = [one.message for one in records(run, Warned) if "into memory" in one.message]
+    assert missing == 2 * [f"{PROMPTS[1]!r} is not answered: the answer does not fit into memory"]
     assert len([one for one in records(run, Warned) if "and the model sees" in one.message]) == 2
     assert len(losses) == 4
