@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ftui.profile.schema import Profile
 
 from ..data.load_rows import LoadedEncoder, load_encoder
 from ..data.tokens.encode import Encoder
+from ..models.attention import attention_here
 from ..models.files.blame import blame
 from ..models.files.trained_base import check_base, pin_base
 from ..models.fused_lora import fuse_adapters
@@ -66,20 +67,22 @@ def load_trained(
     """The model of a run's profile with the weights in `folder` (`None`: the base as the run began).
 
     `device` takes the place of the profile's. `trained_on` is the run's fingerprint of its base ("": unknown).
+    Flash attention that cannot run there is done without, and said.
 
     Raises:
         ModelError, HardwareError: it cannot be loaded, or not here; it is a reward model; the base is another one.
     """
     if profile.gives_scores:
         raise ModelError("The run trained a reward model: it gives scores, and answers no prompts.")
-    if device is not None:
-        hardware_section = profile.hardware.model_copy(update={"device": device})
-        profile = profile.model_copy(update={"hardware": hardware_section})
     if folder is not None and not profile.adapter.is_lora:
         start = {"name_or_path": str(folder), "revision": None, "from_scratch": None}
         profile = profile.model_copy(update={"model": profile.model.model_copy(update=start)})
         trained_on = ""  # the base is in none of it
-    profile, hardware = pin_base(profile, trained_on), find_hardware(profile)
+    profile, hardware = pin_base(profile, trained_on), find_hardware(profile, device)
+    section = attention_here(profile.model, hardware)
+    if section is not profile.model:
+        profile = profile.model_copy(update={"model": section})
+        hardware = replace(hardware, name=f"{hardware.name} (without flash attention)")  # wherever it is named
     report("loading the tokenizer")
     loaded = load_encoder(profile, [], cache, report, weights=True)
     assert loaded.folder is not None, "what is trained from scratch is loaded from a checkpoint"

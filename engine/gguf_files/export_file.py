@@ -1,5 +1,6 @@
 """A GGUF file with its Modelfile: written beside its place, certified, published in one rename, or not at all."""
 
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from ftui.helper.gguf_facts import ExportRequest, ExportResult, GgufCertificate,
 from ftui.helper.merge_facts import DType, MergeChoice
 from ftui.helper.progress_text import BYTES
 from ftui.profile.schema import Profile
-from ftui.runs.checkpoint_folders import MANIFEST, Manifest, StagedExport, exporting, read_manifest
+from ftui.runs.checkpoint_folders import MANIFEST, MARK, Manifest, StagedExport, check_export, exporting, read_manifest
 from ftui.system.checked_write import write_hashed
 from ftui.system.files import make_private_folder
 from ftui.system.scratch import scratch
@@ -85,10 +86,12 @@ class GgufExport:
 
         Raises:
             ModelError: the file is not what was trained: nothing is published.
+            UsageError: something else is at its place.
             DiskError: the disk is full, or fails.
         """
         parent = make_private_folder(self._target.parent)
         try:
+            check_export(self._target, self._request.mark, replaces=self._request.replaces)
             with ExitStack() as stack:
                 samples = self._read_samples()
                 folder = self._weights
@@ -127,7 +130,9 @@ class GgufExport:
         request, target = self._request, work / "merged"
         assert self._profile is not None and request.run is not None, "only a run has an adapter"
         dtype = MERGED_TYPES[request.kind]
-        choice = MergeChoice(request.run, request.weights, request.title, str(target), dtype)
+        name = f"{Path(request.run).name}@{request.title}"
+        wider = shlex.join(["ftui", "export", name, "--gguf", "f16"]) if dtype == "bf16" else ""
+        choice = MergeChoice(request.run, request.weights, request.title, str(target), dtype, wider=wider)
         merged = Merge(choice, self._profile, self._report).run()
         self._notes.append(f"the adapter was merged, and the merge compared, on {merged.certificate.device}")
         return target
@@ -140,7 +145,7 @@ class GgufExport:
         tokenizer = load_tokenizer(folder)
         samples = samples or _made_samples(tokenizer)
         self._note(model)
-        with exporting(self._target, self._new_manifest(model)) as staged:
+        with exporting(self._target, self._new_manifest(model), replaces=self._request.replaces) as staged:
             file = staged.path / self._request.file_name
             plan = adapter or model
             pieces = adapter_pieces(adapter) if adapter is not None else model_pieces(model, self._request.name)
@@ -236,8 +241,8 @@ class GgufExport:
         old = read_manifest(self._weights)
         return Manifest(
             run_id=old.run_id, attempt=old.attempt, token="", step=old.step, versions=versions(),
-            fingerprints=old.fingerprints | {"source": old.seal}, environment=old.environment, dtypes=dtypes,
-            finite=True, created=0.0,
+            fingerprints=old.fingerprints | {"source": old.seal, MARK: self._request.mark},
+            environment=old.environment, dtypes=dtypes, finite=True, created=0.0,
         )  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Whether llama.cpp answers with a GGUF file as transformers does with what it was made from."""
 
 import importlib.metadata
+import math
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from platform import machine
+from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -36,6 +38,7 @@ POSITIONS = 4  # of each text
 LIMITS = {"f16": 0.05, "bf16": 0.5, "q8_0": 2.5}
 """How much a log-probability of the 20 likeliest tokens may differ. What is rounded, differs: see docs/after.md."""
 LAST_LINES = 4
+TINY = 1e-9  # what a probability is taken for at least
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ def certify(
         largest_difference=max(largest_difference(ours, theirs) for ours, theirs in pairs),
         limit=LIMITS[kind],
         num_same_first=sum(_first(ours) == _first(theirs) for ours, theirs in pairs),
+        mean_kl=fmean(divergence(ours, theirs) for ours, theirs in pairs),
         versions={name: importlib.metadata.version(name) for name in ("transformers", LIBRARY)},
     )
 
@@ -118,6 +122,14 @@ def largest_difference(ours: dict[int, float], theirs: dict[int, float]) -> floa
     """Of a log-probability of our likeliest tokens; one they do not name is at most as likely as their last."""
     last = min(theirs.values())
     return max(abs(value - theirs.get(token, last)) for token, value in ours.items())
+
+
+def divergence(ours: dict[int, float], theirs: dict[int, float]) -> float:
+    """KL in nats of our likeliest tokens, and of all others as one; a token they do not name is as their last."""
+    last = min(theirs.values())
+    pairs = [(math.exp(value), math.exp(theirs.get(token, last))) for token, value in ours.items()]
+    pairs.append((1.0 - sum(p for p, _ in pairs), 1.0 - sum(q for _, q in pairs)))
+    return sum(p * math.log(max(p, TINY) / max(q, TINY)) for p, q in pairs)
 
 
 def ask_llama(questions: Questions, file: Path) -> Answers:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,16 @@ from transformers import GenerationConfig
 from ftui.errors import GpuMemoryError, HostMemoryError, ModelError
 from ftui.helper.merge_facts import Agreement, Certificate, DType, MergeChoice, MergeResult
 from ftui.profile.schema import Profile
-from ftui.runs.checkpoint_folders import Manifest, StagedExport, contents, exporting, read_manifest, total_size
+from ftui.runs.checkpoint_folders import (
+    MARK,
+    Manifest,
+    StagedExport,
+    check_export,
+    contents,
+    exporting,
+    read_manifest,
+    total_size,
+)
 from ftui.runs.run_folder import Run
 from ftui.system.files import make_private_folder
 from ftui.system.user_folders import cache_folder
@@ -22,6 +32,7 @@ from ftui.system.volume import check_room, disk_error, is_refused
 from ftui.units import size
 
 from ..data.load_rows import load_data
+from ..models.attention import attention_here, settle_groups
 from ..models.load_model import load_model
 from ..models.lora import BaseReference, stored_adapter
 from ..models.methods import storage_dtype
@@ -70,6 +81,9 @@ class Merge:
         self._start = begin(profile, self._manifest, cache, report)
         report("reading the rows")
         data = load_data(self._start.profile, cache, report, loaded=self._start.loaded)
+        # Attention of the certificate: that of float32, which the run may not have had.
+        self._in_floats = replace(self._start.hardware, precision="fp32")
+        self._section = attention_here(self._start.profile.model, self._in_floats)
         self._rows = data.evaluation or data.train
         self._rows_kind = "training rows" if data.evaluation is None else "evaluation rows"
         self._numbers = choose_rows(self._rows, choice.num_rows)
@@ -81,12 +95,14 @@ class Merge:
 
         Raises:
             ModelError: the result is not what was trained: nothing is published.
+        UsageError: something else is at its place.
             DiskError: the disk is full, or fails.
         """
         manifest = self._new_manifest()
+        check_export(self._target, self._choice.mark, replaces=self._choice.replaces)
         expected = self._measure("measuring base and adapter", self._load_adapted)
         try:
-            with exporting(self._target, manifest) as staged:
+            with exporting(self._target, manifest, replaces=self._choice.replaces) as staged:
                 progress = Progress(self._report, "merging", self._model.num_tensors, "tensors")
                 self._model.write(staged, progress.advance)
                 self._write_small_files(staged)
@@ -127,7 +143,7 @@ class Merge:
         old = self._manifest
         return Manifest(
             run_id=old.run_id, attempt=old.attempt, token="", step=old.step, versions=versions(),
-            fingerprints=old.fingerprints | {"source": old.seal}, environment=old.environment,
+            fingerprints=old.fingerprints | {"source": old.seal, MARK: self._choice.mark}, environment=old.environment,
             dtypes={str(self._model.dtype).removeprefix("torch."): self._model.num_tensors}, finite=True, created=0.0,
         )  # fmt: skip
 
@@ -185,7 +201,7 @@ class Merge:
         elif misses := agreement.misses(choice.dtype):
             raise ModelError(
                 f"Merged in {choice.dtype}, the model is not what was trained: {'; '.join(misses)}. Nothing is kept.",
-                hint=_what_helps(choice.dtype),
+                hint=_what_helps(choice),
             )
         name = str(start.profile.model.name_or_path)
         return Certificate(
@@ -202,6 +218,7 @@ class Merge:
     def _measure(self, what: str, load: Callable[[], Any]) -> Measured:
         """One model in memory, for as long as it is measured."""
         self._report(f"{what}: loading")
+        settle_groups(self._in_floats)
         model = load()
         progress = Progress(self._report, what, len(self._numbers), "rows")
         pad_id = int(self._start.loaded.encoder.tokenizer.pad_token_id or 0)
@@ -216,9 +233,8 @@ class Merge:
         quantised = quantized_loading(section, start.hardware)
         dtype = storage_dtype(start.profile, start.hardware) if quantised else torch.float32
         model = load_model(
-            start.folder, start.profile.model, dtype, hardware=start.hardware, scores=start.profile.gives_scores,
-            **quantised,
-        )  # fmt: skip
+            start.folder, self._section, dtype, hardware=self._in_floats, scores=start.profile.gives_scores, **quantised
+        )
         fit_embeddings(model, start.loaded.encoder.tokenizer, start.loaded.new_token_ids)
         if quantised:
             keep_layout(model)
@@ -232,7 +248,7 @@ class Merge:
     def _load_merged(self, folder: Path) -> Any:
         start = self._start
         model: Any = load_model(
-            folder, start.profile.model, torch.float32, hardware=start.hardware, scores=start.profile.gives_scores
+            folder, self._section, torch.float32, hardware=self._in_floats, scores=start.profile.gives_scores
         )
         return model.to(start.hardware.device)
 
@@ -246,8 +262,9 @@ class Merge:
         return model
 
 
-def _what_helps(dtype: DType) -> str:
-    if dtype == "fp32":
+def _what_helps(choice: MergeChoice) -> str:
+    if choice.dtype == "fp32":
         return "This should not be: please report it, with the profile of the run."
-    other = "--dtype fp16 (three more bits), or " if dtype == "bf16" else ""
-    return f"Small changes are lost in 16 bits: use {other}--dtype fp32."
+    digits = {"bf16": 8, "fp16": 11}[choice.dtype]
+    why = f"What the adapter changes is smaller than the last of the {digits} binary digits that {choice.dtype} keeps."
+    return f"{why} Type: {choice.wider}" if choice.wider else why

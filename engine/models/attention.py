@@ -6,6 +6,7 @@ import torch
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from ftui.errors import HardwareError, ModelError
+from ftui.profile.sections.model import ModelSection
 
 from ..system.device import AMPERE, Hardware
 from .transformers_internals import let_sdpa_share_keys, supports_flash
@@ -45,6 +46,14 @@ def choose_attention(
         return requested
     can_work = device == "cuda" and dtype in (torch.float16, torch.bfloat16)
     return FLASH if is_importable and is_supported and can_work else None
+
+
+def attention_here(section: ModelSection, hardware: Hardware) -> ModelSection:
+    """The section for a model that was trained elsewhere: flash attention only where it can run, else `auto`."""
+    can_run = hardware.capability >= AMPERE and hardware.compute_dtype != torch.float32 and is_flash_attn_2_available()
+    if section.attn_implementation != FLASH or can_run:
+        return section
+    return section.model_copy(update={"attn_implementation": "auto"})
 
 
 def _check_flash(config: Any, hardware: Hardware) -> None:

@@ -36,13 +36,15 @@ class Hardware:
         return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[self.precision]
 
 
-def find_hardware(profile: Profile) -> Hardware:
+def find_hardware(profile: Profile, device: str | None = None) -> Hardware:
     """The device that the profile trains on here, and the precision. Changes nothing: see `settle_torch`.
+
+    `device` takes the place of the profile's.
 
     Raises:
         HardwareError: the profile asks for a device that torch cannot use, or NVML shows a GPU torch cannot use.
     """
-    kind: str = profile.hardware.device
+    kind: str = device or profile.hardware.device
     if kind == "auto":
         kind = _best_device()
     elif kind == "cuda" and not torch.cuda.is_available():
@@ -50,15 +52,15 @@ def find_hardware(profile: Profile) -> Hardware:
     elif kind == "mps" and not torch.backends.mps.is_available():
         raise HardwareError("torch finds no MPS device here.", hint='Set hardware.device = "cpu".')
     num_threads = profile.hardware.num_threads or max(1, cpu.usable_cores() // profile.hardware.num_processes)
-    device = torch.device(kind)
+    place = torch.device(kind)
     precision = profile.train.precision
     if precision == "auto":
-        precision = best_precision(device)
+        precision = best_precision(place)
     name = torch.cuda.get_device_name() if kind == "cuda" else cpu.processor_name()
     if kind != "cuda":
-        return Hardware(device, precision, num_threads, name, None)
+        return Hardware(place, precision, num_threads, name, None)
     major, minor = torch.cuda.get_device_capability()
-    return Hardware(device, precision, num_threads, name, _nvidia_driver(), 10 * major + minor)
+    return Hardware(place, precision, num_threads, name, _nvidia_driver(), 10 * major + minor)
 
 
 def settle_torch(profile: Profile, hardware: Hardware) -> None:

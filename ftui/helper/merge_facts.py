@@ -19,6 +19,8 @@ class MergeChoice(msgspec.Struct, frozen=True):
 
     `source` is the folder of the weights (final/, a checkpoint), `title` its name, `target` where the result will be.
     `into`: a quantised base as the run computed with it (`dequantised`), or as its files are. `num_rows` are compared.
+    `mark` says what is made of which weights, for `check_export`; `replaces`: it is there already. `wider` is the
+    command that keeps more digits, where there is one.
     """
 
     run: str
@@ -28,6 +30,9 @@ class MergeChoice(msgspec.Struct, frozen=True):
     dtype: DType
     into: Into = "dequantised"
     num_rows: int = 16
+    mark: str = ""
+    replaces: bool = False
+    wider: str = ""
 
 
 class Agreement(msgspec.Struct, frozen=True):

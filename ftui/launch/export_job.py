@@ -1,6 +1,5 @@
 """`ftui export`, for commands and screens: what is checked before, where the file is written, what came of it."""
 
-import os
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
@@ -16,9 +15,10 @@ from ftui.launch.open_run import stored_profile
 from ftui.launch.plan_merge import place_merge
 from ftui.models.model_files import CONFIG, read_tensors_of
 from ftui.profile.schema import Profile
+from ftui.runs.checkpoint_folders import check_export
 from ftui.runs.events import RunStarted
 from ftui.runs.journal import Tail
-from ftui.runs.manifest import MANIFEST
+from ftui.runs.manifest import read_manifest
 from ftui.runs.run_folder import Run
 from ftui.text import shown
 from ftui.units import size
@@ -46,8 +46,10 @@ def export_job(
     """
     request, profile = _find(source, checkpoint, kind, alone, out)
     target = Path(request.target)
-    _refuse_other(target)
+    request = msgspec.structs.replace(request, replaces=check_export(target, request.mark, quick=True))
     plan: list[tuple[str, ...]] = [("writes", str(target / request.file_name)), ("stored in", kind)]
+    if request.replaces:
+        plan.append(("replaces", "the same file of these weights"))
     if profile is not None and request.run is not None and request.is_adapter and not alone:
         profile, notes = place_merge(Run(Path(request.run)), profile, device)
         plan += [("merges first", "into a folder that is deleted afterwards"), *notes]
@@ -83,6 +85,7 @@ def _find(
     if checkpoint == BASE:
         raise UsageError("The base is exported from its own folder.", hint="ftui export MODEL_FOLDER --gguf f16")
     side = find_side(run, checkpoint)
+    assert side.folder is not None, "only the base has none"
     if alone and not profile.adapter.is_lora:
         raise UsageError(f"{run.name} has trained all weights: there is no adapter.", hint="Leave --adapter out.")
     target = out or run.exports / f"{side.folder_name}-{'adapter-' if alone else ''}{kind}-gguf"
@@ -90,18 +93,8 @@ def _find(
         run.name, kind, str(side.folder), str(target.absolute()), str(run.folder), side.title,
         is_adapter=profile.adapter.is_lora, alone=alone,
     )  # fmt: skip
-    return request, profile
-
-
-def _refuse_other(target: Path) -> None:
-    """What is written there takes the place of an export, and of nothing else.
-
-    Raises:
-        UsageError: something else is there.
-    """
-    is_export = os.path.isfile(target / MANIFEST) and any(target.glob("*.gguf"))
-    if not is_export and (os.path.lexists(target)):
-        raise UsageError(f"{target} exists, and is no export.", hint="--out names a new folder for the file.")
+    mark = f"{read_manifest(side.folder).run_id}/{side.title}/{request.file_name}"
+    return msgspec.structs.replace(request, mark=mark), profile
 
 
 def _disk_line(request: ExportRequest) -> tuple[str, str]:

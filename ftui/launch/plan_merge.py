@@ -1,6 +1,6 @@
 """A merge of what a run has trained into its base: checked, and as long work that may begin."""
 
-import os
+import shlex
 from pathlib import Path
 
 import msgspec
@@ -15,6 +15,7 @@ from ftui.launch.long_job import LongJob, Rows, disk_line
 from ftui.launch.open_run import stored_profile
 from ftui.models.local import find_folder, read_facts
 from ftui.profile.schema import Profile
+from ftui.runs.checkpoint_folders import check_export, read_manifest
 from ftui.runs.events import RunStarted
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
@@ -49,11 +50,13 @@ def plan_merge(
     _check_method(run, profile, side, into)
     profile, notes = place_merge(run, profile, device)
     chosen: DType = dtype or _stored_dtype(profile)
-    target = out or run.exports / f"{side.folder_name}-{chosen}{'-original' if into == 'original' else ''}"
-    _check_target(target, is_own=out is None)
+    name = f"{side.folder_name}-{chosen}{'-original' if into == 'original' else ''}"
+    target = out or run.exports / name
+    mark = f"{read_manifest(side.folder).run_id}/{name}"
     choice = MergeChoice(
         run=str(run.folder), source=str(side.folder), title=side.title, target=str(target.absolute()), dtype=chosen,
-        into=into or "dequantised",
+        into=into or "dequantised", mark=mark, replaces=check_export(target, mark, quick=True),
+        wider=_wider_command(run, side, chosen, into, out, device),
     )  # fmt: skip
     plan: list[tuple[str, ...]] = [
         ("into", _describe_base(profile, choice.into)),
@@ -61,6 +64,8 @@ def plan_merge(
         ("folder", shown(str(target))),
         *notes,
     ]
+    if choice.replaces:
+        plan.append(("replaces", "the same merge of these weights"))
     num_parameters = next((one.total_parameters for one in Tail(run.journal).read() if isinstance(one, RunStarted)), 0)
     plan.append(disk_line(target.parent, BYTES[chosen] * num_parameters))
 
@@ -94,10 +99,14 @@ def _check_method(run: Run, profile: Profile, side: Side, into: Into | None) -> 
         )
 
 
-def _check_target(target: Path, *, is_own: bool) -> None:
-    """What ftui has put into the run's folder is made anew; a folder of somebody else is not touched."""
-    if not is_own and os.path.lexists(target):
-        raise UsageError(f"There is something at {target} already.", hint="Give another --out, or remove it.")
+def _wider_command(run: Run, side: Side, dtype: DType, into: Into | None, out: Path | None, device: str | None) -> str:
+    """What to type where the type has too few digits; "" where there is none with more."""
+    if dtype == "fp32":
+        return ""
+    words = ["ftui", "merge", f"{run.name}@{side.title}", "--dtype", "fp16" if dtype == "bf16" else "fp32"]
+    for option, value in (("--into", into), ("--out", out), ("--device", device)):
+        words += [] if value is None else [option, str(value)]
+    return shlex.join(words)
 
 
 def _stored_dtype(profile: Profile) -> DType:

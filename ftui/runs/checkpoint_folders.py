@@ -13,6 +13,7 @@ checkpoint. Links are never followed where something is deleted or moved.
 """
 
 import contextlib
+import itertools
 import os
 import re
 import secrets
@@ -37,16 +38,18 @@ from ftui.runs.manifest import (
 )
 from ftui.system.checked_write import Pieces, write_checked, write_hashed
 from ftui.system.file_tree import delete, link_files, move_files, move_out, plain_files, rename_folder, sync_folders
-from ftui.system.files import PRIVATE_FOLDER, make_private_folder, sync_path
+from ftui.system.files import DAMAGED, PRIVATE_FOLDER, make_private_folder, sync_path
 from ftui.system.scratch import scratch, sweep_scratch
 from ftui.system.volume import free_bytes
 
 __all__ = [
     "MANIFEST",
+    "MARK",
     "Checkpoint",
     "FileEntry",
     "Manifest",
     "StagedExport",
+    "check_export",
     "checkpoints_in",
     "contents",
     "discard",
@@ -66,6 +69,8 @@ __all__ = [
 ]  # fmt: skip
 
 MEMORY = Path("/dev/shm")
+MARK = "export"  # in the fingerprints of an export: what was made, of which weights of which run
+MOST_NAMES = 4  # that a message lists
 SCRATCH_BYTES = 256 << 20  # tokenizers have up to 35 MB
 NOT_FINITE = "holds NaN or infinite weights"
 DISCARDED = "DISCARDED.json"  # the manifest of a folder that is being deleted where it stands
@@ -131,11 +136,18 @@ class StagedExport:
 
 
 @contextlib.contextmanager
-def exporting(target: Path, manifest: Manifest) -> Iterator[StagedExport]:
+def exporting(target: Path, manifest: Manifest, *, replaces: bool = False) -> Iterator[StagedExport]:
     """A folder to fill in a block, which stands at `target` with its manifest when the block ends well.
 
     Else nothing does: a kill leaves a folder under a name that says which process made it, and the next export beside
-    it deletes that. What stood at `target` stays until the new one is whole.
+    it deletes that. What stood at `target` stays until the new one is whole, and for good where it may not be replaced
+    (`check_export`): the new folder then stands beside it.
+
+    Args:
+        replaces: an export stood at `target` when the work began.
+
+    Raises:
+        UsageError: the folder stands beside `target`.
     """
     parent = make_private_folder(target.parent)
     _delete_trash(parent)
@@ -143,7 +155,56 @@ def exporting(target: Path, manifest: Manifest) -> Iterator[StagedExport]:
         staged = StagedExport(folder)
         yield staged
         write_manifest(folder, msgspec.structs.replace(manifest, files=staged.files, created=time.time()))
+        try:
+            check_export(target, manifest.fingerprints.get(MARK, ""), replaces=replaces)
+        except UsageError as error:
+            names = (target.with_name(f"{target.name}-{number}") for number in itertools.count(2))
+            free = next(place for place in names if not os.path.lexists(place))
+            _put_in_place(folder, free)
+            raise UsageError(f"{error.message} What was made is whole, and stands at {free}.") from error
         _put_in_place(folder, target)
+
+
+def check_export(target: Path, mark: str, *, replaces: bool = True, quick: bool = False) -> bool:
+    """Whether an export takes the place of another one; `False` where nothing is at `target`.
+
+    That one must be the same file of the same weights (`mark`, which says both, is in `fingerprints[MARK]` of their
+    manifests), with each byte as ftui wrote it and nothing beside it. `quick` does not read the files (sizes only).
+
+    Raises:
+        UsageError: something else is there, or an export though none is to be replaced (`replaces`).
+    """
+    if not os.path.lexists(target):
+        return False
+    try:
+        why = _why_kept(target, mark, quick=quick) or (None if replaces else "an export was put there meanwhile")
+    except OSError as error:
+        why = f"it cannot be read ({error.strerror})"
+    if why is not None:
+        hint = "Name another folder with --out, or remove it."
+        raise UsageError(f"{target} is there already, and is not replaced: {why}.", hint=hint)
+    return True
+
+
+def _why_kept(target: Path, mark: str, *, quick: bool) -> str | None:
+    if target.is_symlink() or not target.is_dir():
+        return "it is a link" if target.is_symlink() else "it is a file"
+    try:
+        old = read_manifest(target)
+    except (OSError, *DAMAGED):
+        return f"it is no export, and holds {_listing(path.name for path in target.iterdir())}"
+    present = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_symlink() or path.is_file()}
+    if foreign := present - {*old.files, MANIFEST}:
+        return f"it also holds {_listing(foreign)}, which ftui did not write"
+    if not mark or old.fingerprints.get(MARK) != mark:
+        return f"it was made of other weights or in another way, and holds {_listing(old.files)}"
+    return fault(target, quick=quick)
+
+
+def _listing(names: Iterable[str]) -> str:
+    ordered = sorted(names)
+    more = f" and {len(ordered) - MOST_NAMES} more" if len(ordered) > MOST_NAMES else ""
+    return ", ".join(ordered[:MOST_NAMES]) + more or "nothing"
 
 
 def link_copy(source: Path, target: Path) -> Manifest:

@@ -4,8 +4,9 @@ import shutil
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from ftui.runs.checkpoint_folders import MANIFEST, read_manifest
+from ftui.runs.checkpoint_folders import MANIFEST, Manifest, publish, read_manifest
 from ftui.runs.curves import CurveReader, Curves
 from ftui.runs.events import Adopted, EngineStarted, EvaluationDone, RunOpened, Step
 from ftui.runs.journal import Tail, encode
@@ -36,6 +37,19 @@ def replay(name: str, folder: Path, *, living: bool = False, process: Identity |
         _fill(manifest.parent)
     if living or process is not None:
         _revive(run, process or this_process())
+    return run
+
+
+def run_with_checkpoint(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A recorded run with one whole checkpoint, checkpoint-150, in the runs root `folder / "runs"`, made the user's."""
+    monkeypatch.setenv("FTUI_RUNS", str(folder / "runs"))
+    run = replay("full-parked", folder / "runs")
+    shutil.rmtree(run.checkpoints)
+    manifest = Manifest(
+        run_id=run.read_facts().run_id, attempt=1, token="", step=150, versions={}, fingerprints={}, dtypes={},
+        finite=True, created=0.0,
+    )  # fmt: skip
+    publish(run.checkpoints / "checkpoint-150", manifest, lambda folder: {"weights": lambda: (b"x",)})
     return run
 
 

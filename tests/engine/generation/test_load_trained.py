@@ -71,6 +71,16 @@ def test_answers_are_those_of_the_run(name: str, tmp_path: Path, model_folder: P
         assert [say(speaker, prompt).text.strip() for prompt in PROMPTS] == answers, "with the adapter again"
 
 
+def test_flash_attention_is_done_without_on_a_device_that_has_none(tmp_path: Path, model_folder: Path) -> None:
+    profile = make_profile(model_folder, write_rows(tmp_path / "rows.jsonl", chats(4)))
+    section = profile.model.model_copy(update={"attn_implementation": "flash_attention_2"})
+    trained = load_trained(
+        profile.model_copy(update={"model": section}), None, tmp_path / "cache", lambda detail: None, device="cpu"
+    )
+    assert trained.bare.config._attn_implementation == "sdpa"
+    assert trained.hardware.name.endswith("(without flash attention)")
+
+
 @pytest.mark.slow
 def test_two_checkpoints_answer_on_one_base(tmp_path: Path, model_folder: Path) -> None:
     run, profile = make_run(tmp_path, model_folder, METHODS["lora"])

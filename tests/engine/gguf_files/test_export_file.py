@@ -1,16 +1,23 @@
 """An export is published whole and certified, or not at all."""
 
+import itertools
 import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
+import msgspec
 import pytest
+import torch
 
-from ftui.engine.gguf_files import export_file, gguf_certificate, tensors
+from ftui.engine.gguf_files import export_file, gguf_certificate, sample_texts, tensors
 from ftui.engine.gguf_files.export_file import GgufExport, export_gguf
 from ftui.errors import DiskFullError, ModelError
-from ftui.helper.gguf_facts import ExportRequest
+from ftui.helper import gguf_facts
+from ftui.helper.gguf_facts import ExportRequest, Kind
+from ftui.helper.merge_facts import MergeChoice
+from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import fault
 from tests.engine.gguf_files.conftest import MakeModel, needs_llama
 from tests.support.tiny import chats, make_profile, write_rows
@@ -45,17 +52,28 @@ def test_a_certified_file_stands_with_its_modelfile(make_model: MakeModel) -> No
 
 @needs_llama
 @pytest.mark.slow
-@pytest.mark.parametrize("broken", ["rows of heads", "tokens"])
+@pytest.mark.parametrize("broken", ["rows of heads", "rows of one matrix, in 8 bits", "tokens"])
 def test_a_file_that_answers_otherwise_is_not_published(
     broken: str, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kind: Kind = "f16"
+    if broken != "tokens":
+        monkeypatch.setattr(sample_texts, "NUM_TEXTS", 100)
     if broken == "rows of heads":
         monkeypatch.setattr(tensors, "pair_neighbours", lambda values, heads: values)
         words = "a log-probability differs by"
+    elif broken == "rows of one matrix, in 8 bits":
+        pair, numbers = tensors.pair_neighbours, itertools.count()
+        monkeypatch.setattr(
+            tensors, "pair_neighbours", lambda values, heads: pair(values, heads) if next(numbers) else values
+        )
+        monkeypatch.setitem(gguf_certificate.LIMITS, "q8_0", 10.0)  # a real model's 2.5 is more of a tiny one
+        monkeypatch.setattr(gguf_facts, "LEAST_SAME_FIRST", 0.0)
+        words, kind = "the mean KL is 0.1", "q8_0"
     else:
         monkeypatch.setattr("ftui.engine.gguf_files.vocabulary._added_ends", lambda tokenizer: (False, True))
         words = "other tokens of 1000 of 1000 texts"
-    wanted = request(make_model("llama")[0])
+    wanted = msgspec.structs.replace(request(make_model("llama")[0]), kind=kind)
     with pytest.raises(ModelError, match=f"not published: .*{words}"):
         GgufExport(wanted, None, lambda detail: None).run()
     assert list(Path(wanted.target).parent.iterdir()) == []
@@ -113,3 +131,38 @@ def test_a_model_without_a_known_template_gets_no_modelfile(
     result = GgufExport(request(folder), None, lambda detail: None).run()
     assert result.template == "" and not (Path(result.file).parent / "Modelfile").exists()
     assert result.notes == ["no Modelfile: the chat template is of no family that is known"]
+
+
+def test_the_divergence_is_that_of_the_likeliest_tokens_and_of_all_others_as_one() -> None:
+    expected, other = (torch.softmax(torch.randn(50, generator=torch.Generator().manual_seed(n)), 0) for n in (1, 2))
+    likeliest = expected.topk(20).indices.tolist()
+    rest = [one for one in range(50) if one not in likeliest]
+    joined = [torch.cat([side[likeliest], side[rest].sum()[None]]) for side in (expected, other)]
+    ours = {token: float(expected[token].log()) for token in likeliest}
+    theirs = {token: float(other[token].log()) for token in range(50)}
+    wanted = float(torch.nn.functional.kl_div(joined[1].log(), joined[0], reduction="sum"))
+    assert gguf_certificate.divergence(ours, theirs) == pytest.approx(wanted, rel=1e-4)
+    assert gguf_certificate.divergence(ours, ours) == 0
+    assert gguf_certificate.divergence({0: 0.0}, {1: 0.0}) == 0 < gguf_certificate.divergence({0: 0.0}, {1: -20.0})
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "wider"),
+    [("f16", "fp16", ""), ("q8_0", "fp16", ""), ("bf16", "bf16", "ftui export 'my run@final' --gguf f16")],
+)
+def test_files_are_made_of_merges_in_the_type_with_the_most_digits_that_they_can_hold(
+    kind: Kind, dtype: str, wider: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = list[MergeChoice]()
+
+    class Noted:
+        def __init__(self, choice: MergeChoice, *rest: Any) -> None:
+            chosen.append(choice)
+
+        def run(self) -> Any:
+            return Mock()
+
+    monkeypatch.setattr(export_file, "Merge", Noted)
+    wanted = msgspec.structs.replace(request(tmp_path), kind=kind, run="/runs/my run", title="final")
+    GgufExport(wanted, Profile.model_construct(), lambda detail: None)._merge(tmp_path)
+    assert [(one.dtype, one.wider) for one in chosen] == [(dtype, wider)]

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,13 @@ from ftui.engine.generation.load_trained import load_trained
 from ftui.engine.merging import merge_run
 from ftui.engine.merging.adapter_merge import AdapterMerge
 from ftui.engine.merging.merge_run import Merge
+from ftui.engine.merging.start import begin
 from ftui.engine.models.adapter_files import ADAPTER
+from ftui.engine.models.load_model import load_model
 from ftui.errors import ModelError
 from ftui.helper.merge_facts import Certificate, MergeChoice, MergeResult
 from ftui.profile.layers import resolve
+from ftui.profile.schema import Profile
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import fault, read_manifest
 from ftui.runs.run_folder import Run
@@ -60,10 +64,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory, model_folder: Path) -> Cal
     return run_of
 
 
-def merge(run: Run, target: Path, dtype: Any = "fp32", source: Path | None = None, **more: Any) -> MergeResult:
+def merge(
+    run: Run, target: Path, dtype: Any = "fp32", source: Path | None = None, profile: Profile | None = None, **more: Any
+) -> MergeResult:
     source = source or run.final
-    choice = MergeChoice(str(run.folder), str(source), source.name, str(target), dtype=dtype, num_rows=4, **more)
-    return Merge(choice, resolve(run.profile).profile, lambda detail: None).run()
+    choice = MergeChoice(
+        str(run.folder), str(source), source.name, str(target), dtype=dtype, num_rows=4, mark="same",
+        replaces=target.exists(), **more,
+    )  # fmt: skip
+    return Merge(choice, profile or resolve(run.profile).profile, lambda detail: None).run()
 
 
 def logits_of(run: Run, source: Path, cache: Path) -> torch.Tensor:
@@ -125,6 +134,31 @@ def test_a_quantised_base_is_merged_as_it_computes_and_the_other_merge_is_measur
 
 
 @pytest.mark.slow
+def test_flash_attention_of_the_run_is_no_part_of_the_certificate(
+    trained: Callable[[str], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a run in bf16 on a card since Ampere: both models compute in float32, where flash attention cannot."""
+    run = trained("lora")
+    asked, settled = list[tuple[str, str]](), list[str]()
+
+    def begin_on_card(*arguments: Any) -> Any:
+        start = begin(*arguments)
+        return replace(start, hardware=replace(start.hardware, precision="bf16", capability=80))
+
+    def load(folder: Path, section: Any, *arguments: Any, hardware: Any, **options: Any) -> Any:
+        asked.append((section.attn_implementation, hardware.precision))
+        return load_model(folder, section, *arguments, hardware=hardware, **options)
+
+    monkeypatch.setattr(merge_run, "begin", begin_on_card)
+    monkeypatch.setattr(merge_run, "load_model", load)
+    monkeypatch.setattr(merge_run, "settle_groups", lambda hardware: settled.append(hardware.precision))
+    profile = resolve(run.profile).profile
+    section = profile.model.model_copy(update={"attn_implementation": "flash_attention_2"})
+    merge(run, tmp_path / "out", profile=profile.model_copy(update={"model": section}))
+    assert asked == [("auto", "fp32")] * 2 and settled == ["fp32"] * 2
+
+
+@pytest.mark.slow
 def test_a_base_in_8_bits_is_merged_as_it_computes(trained: Callable[[str], Run], tmp_path: Path) -> None:
     agreement = merge(trained("8 bit"), tmp_path / "out").certificate.agreement
     assert agreement.mean_kl is not None and agreement.mean_kl < 1e-4
@@ -143,9 +177,9 @@ def test_what_is_not_what_was_trained_is_not_published(
 
     with monkeypatch.context() as patch:
         patch.setattr(AdapterMerge, "_merge", lose)  # a merge that forgets the adapter
-        for dtype, hint in (("fp32", "report"), ("fp16", "--dtype fp32"), ("bf16", "--dtype fp16")):
+        for dtype, hint in (("fp32", "report"), ("fp16", "the 11 binary"), ("bf16", "Type: ftui merge x")):
             with pytest.raises(ModelError, match=r"is not what was trained: .*; evaluation loss \d") as caught:
-                merge(run, target, dtype)
+                merge(run, target, dtype, wider="ftui merge x --dtype fp16" if dtype == "bf16" else "")
             assert hint in caught.value.hint
             assert [path.name for path in target.parent.iterdir()] == ["out"] and read_manifest(target) == old
     agreement = merge(run, target, "bf16").certificate.agreement

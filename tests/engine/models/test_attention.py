@@ -8,8 +8,10 @@ import torch
 from torch.nn import functional as F
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from ftui.engine.models.attention import settle_groups
+from ftui.engine.models import attention
+from ftui.engine.models.attention import attention_here, settle_groups
 from ftui.engine.system.device import Hardware
+from ftui.profile.sections.model import ModelSection
 
 CPU = Hardware(torch.device("cpu"), "fp32", 1, "a CPU", None)
 
@@ -55,3 +57,19 @@ def test_keys_are_repeated_where_no_kernel_can_share_them(heads: list[int], hard
     after = model(ids).logits
     assert heads == [number]
     torch.testing.assert_close(after, before)
+
+
+@pytest.mark.parametrize(
+    ("requested", "hardware", "is_installed", "expected"),
+    [
+        ("flash_attention_2", CPU, True, "auto"), ("flash_attention_2", card(75, "fp16"), True, "auto"),
+        ("flash_attention_2", card(80, "fp32"), True, "auto"), ("flash_attention_2", card(80, "bf16"), False, "auto"),
+        ("flash_attention_2", card(80, "bf16"), True, "flash_attention_2"), ("eager", CPU, True, "eager"),
+    ],
+)  # fmt: skip
+def test_what_was_trained_with_flash_attention_answers_without_it_elsewhere(
+    requested: Any, hardware: Hardware, is_installed: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "is_flash_attn_2_available", lambda: is_installed)
+    section = ModelSection(name_or_path="x", attn_implementation=requested)
+    assert attention_here(section, hardware).attn_implementation == expected

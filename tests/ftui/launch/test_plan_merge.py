@@ -1,7 +1,6 @@
 """What of a merge is checked before a process with the libraries is asked."""
 
 import json
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,24 +18,15 @@ from ftui.launch.export_job import export_job
 from ftui.launch.long_job import LongJob
 from ftui.launch.plan_merge import agreement_rows, plan_merge
 from ftui.profile.schema import Profile
-from ftui.runs.checkpoint_folders import Manifest, publish
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from tests.support.published_models import MODELS
-from tests.support.replayed import replay
+from tests.support.replayed import run_with_checkpoint
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setenv("FTUI_RUNS", str(tmp_path / "runs"))
-    run = replay("full-parked", tmp_path / "runs")
-    shutil.rmtree(run.checkpoints)
-    manifest = Manifest(
-        run_id=run.read_facts().run_id, attempt=1, token="", step=150, versions={}, fingerprints={}, dtypes={},
-        finite=True, created=0.0,
-    )  # fmt: skip
-    publish(run.checkpoints / "checkpoint-150", manifest, lambda folder: {"weights": lambda: (b"x",)})
-    return run
+    return run_with_checkpoint(tmp_path, monkeypatch)
 
 
 def test_a_run_of_whole_weights_has_nothing_to_merge(run: Run) -> None:
@@ -62,8 +52,13 @@ def test_the_plan_says_what_is_written_and_where(run: Run, tmp_path: Path) -> No
     out = tmp_path / "out"
     assert dict((row[0], row[1]) for row in plan_merge(run, title, "fp32", out=out).plan)["folder"] == str(out)
     out.mkdir()
-    with pytest.raises(UsageError, match=f"There is something at {out}"):
+    with pytest.raises(UsageError, match=f"{out} is there already, and is not replaced: it is no export"):
         plan_merge(run, None, out=out)
+    own = run.exports / f"{title}-bf16"
+    own.mkdir(parents=True)
+    (own / "mine.gguf").write_text("mine")
+    with pytest.raises(UsageError, match=r"holds mine.gguf"):
+        plan_merge(run, None, "bf16")
     with pytest.raises(UsageError, match="not quantised"):
         plan_merge(run, None, into="original")
 
@@ -139,6 +134,28 @@ def test_what_is_made_of_a_checkpoint_set_aside_lies_where_it_is_looked_for(run:
     assert file.parent == run.exports / f"{name}-f16-gguf"
     folder = plan_evaluation(run, title, EvaluationOptions(data=data)).folder
     assert folder.parent == run.evaluations and folder.name.startswith(f"{name}-")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "more", "words"),
+    [
+        ("bf16", {}, "ftui merge full-parked@checkpoint-150 --dtype fp16"),
+        ("fp16", {"out": Path("/my models/x"), "device": "cpu"},
+         "ftui merge full-parked@checkpoint-150 --dtype fp32 --out '/my models/x' --device cpu"),
+        ("fp32", {}, ""),
+    ],
+)  # fmt: skip
+def test_what_to_type_where_the_digits_are_too_few(dtype: Any, more: dict[str, Any], words: str, run: Run) -> None:
+    asked = list[dict[str, Any]]()
+
+    class Noted:
+        def ask(self, method: str, *, chosen: dict[str, Any], **rest: Any) -> Any:
+            asked.append(chosen)
+            raise UsageError("enough")
+
+    with pytest.raises(UsageError, match="enough"):
+        plan_merge(as_lora(run), None, dtype, **more).run(Noted(), print)  # type: ignore[arg-type]
+    assert asked[0]["wider"] == words
 
 
 GOOD = Agreement(4, 100, 100, 5e-4, 2.0, 2.0005, 1e-5, 0.995)

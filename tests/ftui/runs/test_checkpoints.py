@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ftui.errors import DiskError
+from ftui.errors import DiskError, UsageError
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import MANIFEST, Checkpoint, FileEntry, Manifest
 from ftui.system.checked_write import MiswrittenError
@@ -407,7 +408,7 @@ def test_a_damaged_checkpoint_does_not_count_as_one_that_is_kept(tmp_path: Path)
 
 def test_an_export_is_whole_or_not_there_and_the_old_one_stays_until_then(tmp_path: Path) -> None:
     target, left = tmp_path / "final-bf16", tmp_path / "ftui-export-{}-999999999-1-x"
-    with checkpoint_folders.exporting(target, manifest(7)) as staged:
+    with checkpoint_folders.exporting(target, marked(7)) as staged:
         staged.write("a.bin", iter([b"one", b"two"]))
     assert checkpoint_folders.fault(target) is None
     assert checkpoint_folders.read_manifest(target).files == {
@@ -423,10 +424,94 @@ def test_an_export_is_whole_or_not_there_and_the_old_one_stays_until_then(tmp_pa
         staged.write("a.bin", [b"other"])
         raise KeyError
     assert names(tmp_path) == ["final-bf16"] and (target / "a.bin").read_bytes() == b"onetwo"
-    with checkpoint_folders.exporting(target, manifest(8)) as staged:
+    with checkpoint_folders.exporting(target, marked(8), replaces=True) as staged:
         staged.write("a.bin", [b"other"])
     assert names(tmp_path) == ["final-bf16"] and checkpoint_folders.fault(target) is None
     assert (target / "a.bin").read_bytes() == b"other"
+
+
+def marked(step: int, mark: str = "run-1/final/a.bin") -> Manifest:
+    return msgspec.structs.replace(manifest(step), fingerprints={checkpoint_folders.MARK: mark})
+
+
+def write_export(target: Path, mark: str = "run-1/final/a.bin", **more: Any) -> None:
+    with checkpoint_folders.exporting(target, marked(7, mark), **more) as staged:
+        staged.write("a.bin", [b"one"])
+        staged.write("Modelfile", [b"FROM a.bin"])
+
+
+def nothing(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.mkdir()
+
+
+def a_file(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.write_text("mine")
+
+
+def a_link(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to("elsewhere")
+
+
+def export_of(mark: str) -> Callable[[Path], None]:
+    def write_other(folder: Path) -> None:
+        shutil.rmtree(folder)
+        write_export(folder, mark)
+
+    return write_other
+
+
+KEPT: list[tuple[Callable[[Path], object], str, bool]] = [
+    (lambda folder: (folder / "mine-Q4_K_M.gguf").write_text("mine"), "also holds mine-Q4_K_M.gguf, which", True),
+    (lambda folder: a_link(folder / "a.bin"), "also holds elsewhere, which", True),
+    (lambda folder: (folder / "Modelfile").write_text("FROM b.bin"), "Modelfile: the content does not match", False),
+    (lambda folder: (folder / "Modelfile").write_text("FROM mine"), "Modelfile: 9 bytes, should be 10", True),
+    (lambda folder: (folder / MANIFEST).rename(folder / "x"), "is no export, and holds Modelfile, a.bin", True),
+    (nothing, "is no export, and holds nothing", True), (a_file, "it is a file", True), (a_link, "it is a link", True),
+    (export_of("run-1/final/b.bin"), "of other weights or in another way, and holds Modelfile, a.bin", True),
+    (export_of("run-2/final/a.bin"), "was made of other", True), (export_of(""), "was made of other", True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "why", "is_quick"), KEPT)
+def test_an_export_replaces_only_the_same_one_as_it_was_written(
+    change: Callable[[Path], object], why: str, is_quick: bool, tmp_path: Path
+) -> None:
+    target, mark = tmp_path / "out", "run-1/final/a.bin"
+    assert not checkpoint_folders.check_export(target, mark)
+    write_export(target)
+    assert checkpoint_folders.check_export(target, mark)
+    change(target)
+    before = {path: path.lstat().st_ino for path in target.rglob("*")}
+    with pytest.raises(UsageError, match=f"out is there already, and is not replaced: .*{why}"):
+        checkpoint_folders.check_export(target, mark, quick=is_quick)
+    with pytest.raises(UsageError, match=f"{why}.*whole, and stands at .*/out-2"):
+        write_export(target, replaces=True)
+    assert {path: path.lstat().st_ino for path in target.rglob("*")} == before
+    assert checkpoint_folders.fault(tmp_path / "out-2") is None
+
+
+def test_what_no_run_has_made_is_never_replaced(tmp_path: Path) -> None:
+    write_export(tmp_path / "out", "")
+    with pytest.raises(UsageError, match="was made of other weights"):
+        checkpoint_folders.check_export(tmp_path / "out", "")
+
+
+def test_of_two_exports_to_one_place_both_are_kept(tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    with (
+        pytest.raises(UsageError, match=r"put there meanwhile.*stands at .*/out-3"),
+        checkpoint_folders.exporting(target, marked(8)) as staged,
+    ):
+        write_export(target)
+        (tmp_path / "out-2").write_text("mine")
+        staged.write("a.bin", [b"two"])
+    assert names(tmp_path) == ["out", "out-2", "out-3"]
+    assert [(tmp_path / name / "a.bin").read_bytes() for name in ("out", "out-3")] == [b"one", b"two"]
+    with pytest.raises(UsageError, match="put there meanwhile"):
+        checkpoint_folders.check_export(target, "run-1/final/a.bin", replaces=False)
 
 
 def test_an_export_that_the_disk_writes_wrongly_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
