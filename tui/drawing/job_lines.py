@@ -23,21 +23,21 @@ def job_title(frame: Frame, course: JobCourse) -> list[Line]:
 
 
 def job_lines(frame: Frame, course: JobCourse, now: float) -> list[Line]:
-    """All there is to say, from the plan to the result."""
+    """All there is to say: the plan, then how it ended, so that it is seen without scrolling, or how far it is."""
     lines = table_lines(frame, course.plan)
     if course.phase == "checking":
         lines.append([(" looking at what there is ...", "muted")])
-    if course.parts:
-        lines += [[], heading(frame, "progress", "muted")]
-        lines += [_past_line(frame, part) for part in course.past]
-    if (part := course.current) is not None:
-        lines += _current_lines(frame, part, now)
     if course.phase == "stopped":
         lines += [[], *paragraph(f"Stopped. {course.when_stopped}", frame.width, "warn")]
     if (problem := course.problem) is not None:
         lines += [[], *paragraph(problem.message, frame.width, "bad"), *paragraph(problem.hint, frame.width, "text")]
     if course.result:
         lines += [[], heading(frame, "result", "good"), *table_lines(frame, course.result)]
+    if course.parts:
+        lines += [[], heading(frame, "progress", "muted")]
+        lines += [_past_line(frame, part) for part in course.past]
+    if (part := course.current) is not None:
+        lines += _current_lines(frame, part, now)
     return lines
 
 

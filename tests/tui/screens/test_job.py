@@ -67,6 +67,7 @@ def test_work_is_planned_done_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
         assert next(n for n, line in enumerate(lines) if "reading the base" in line) < next(
             n for n, line in enumerate(lines) if "merging" in line
         )
+        assert shown.text().index(" result ") < shown.text().index(" progress "), "seen without scrolling"
         assert "enter" not in lines[-1]
         await shown.press("escape")
         assert not shown.shows(JobScreen)
