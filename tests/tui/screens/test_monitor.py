@@ -26,7 +26,7 @@ from ftui.tui.screens.log import LogScreen
 from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.problem import ProblemScreen
 from ftui.tui.screens.runs import RunsScreen
-from tests.support.replayed import replay, with_rewards
+from tests.support.replayed import replay, with_rewards, write_summaries
 from tests.support.shown_app import ShownApp, shown_app
 from tests.tui.conftest import Recorded
 
@@ -205,6 +205,24 @@ def living_by_another(recorded: Recorded) -> "tuple[Run, subprocess.Popen[bytes]
     """A run whose engine is a process that can be killed."""
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     return replay("wiki-style-lora", runs_root(), process=identity_of(process.pid)), process
+
+
+def test_stop_ends_the_push_of_a_run_that_has_finished(recorded: Recorded) -> None:
+    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+    run = recorded("wiki-style-finished")
+    write_summaries(run, time=time.time(), supervisor=identity_of(process.pid))
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press("x")
+        await shown.press("y")
+        assert "The push ends" in shown.text()
+
+    try:
+        watch(run, play, size=(120, 40))
+        assert process.wait(60) != 0 and letters(run) == []
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_run_that_fails_shows_why_once(recorded: Recorded) -> None:
