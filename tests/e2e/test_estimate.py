@@ -132,7 +132,8 @@ def test_the_helper_ends_with_whoever_started_it(workbench: Workbench, helper: H
     helper.ask("recognise", path=str(workbench.folder / "rows.jsonl"))
     running: Any = helper._process
     running.stdin.close()
-    assert running.wait(timeout=60) == 0
+    assert running.wait(timeout=60) == -signal.SIGKILL, "of itself, with all that it has started"
+    assert not helper._folder.exists()
 
 
 def test_a_helper_that_is_closed_leaves_nobody_waiting(workbench: Workbench, helper: Helper) -> None:
