@@ -45,9 +45,9 @@ from ..system.memory import spare_host_bytes
 from .adapter_merge import AdapterMerge
 from .certificate import Measured, choose_rows, compare, measure, release
 from .dequantise import compute_in_floats
+from .merge_start import begin
 from .merged_model import Base, MergedModel
 from .readme import readme
-from .start import begin
 
 TYPES: dict[DType, torch.dtype] = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 CERTIFICATE = "certificate.json"

@@ -1,6 +1,6 @@
 """README.md of a merged model: measured facts, with YAML in front for the hub."""
 
-from ftui.helper.merge_facts import Agreement, Certificate
+from ftui.helper.merge_facts import Certificate, agreement_rows
 
 from .merged_model import MergedModel
 
@@ -29,12 +29,3 @@ def readme(certificate: Certificate, model: MergedModel) -> str:
     )
     head = f"---\nlibrary_name: transformers\n---\n\n# {certificate.run}\n\nMerged with ftui.\n"
     return f"{head}\n| | |\n|---|---|\n{table}\n\n{text}\n"
-
-
-def agreement_rows(agreement: Agreement) -> list[tuple[str, str]]:
-    """The figures with their names."""
-    what = "scores" if agreement.mean_kl is None else "logits"
-    rows = [(f"largest difference of {what}", f"{agreement.logit_difference:.2g}")]
-    if agreement.mean_kl is not None and agreement.top1 is not None:
-        rows += [("mean KL", f"{agreement.mean_kl:.2g} nats"), ("same likeliest token", f"{agreement.top1:.1%}")]
-    return [*rows, ("loss", f"{agreement.loss_merged:.4f}, of base and adapter {agreement.loss_adapter:.4f}")]

@@ -132,15 +132,6 @@ def bleu(answer: str, reference: str) -> float:
     return float(_sacrebleu().sentence_bleu(answer, [reference]).score)
 
 
-def corpus_scores(answers: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    """chrF and BLEU over all answers together, as papers report them: no mean of the rows."""
-    library = _sacrebleu()
-    return {
-        "chrf": float(library.corpus_chrf(answers, [references]).score),
-        "bleu": float(library.corpus_bleu(answers, [references]).score),
-    }
-
-
 def _sacrebleu() -> Any:
     import sacrebleu  # 0.1 s
 

@@ -107,3 +107,12 @@ class MergeResult(msgspec.Struct, frozen=True):
     num_copied: int
     num_bytes: int
     is_untied: bool
+
+
+def agreement_rows(agreement: Agreement) -> list[tuple[str, str]]:
+    """The figures of an agreement with their names."""
+    rows = [("loss", f"{agreement.loss_merged:.4f}, of base and adapter {agreement.loss_adapter:.4f}")]
+    if agreement.mean_kl is not None and agreement.top1 is not None:
+        rows.append(("KL", f"{agreement.mean_kl:.2g} nats in the mean, same likeliest token {agreement.top1:.1%}"))
+    what = "scores" if agreement.mean_kl is None else "logits"
+    return [*rows, ("difference", f"{agreement.logit_difference:.2g} at most, of {what}")]

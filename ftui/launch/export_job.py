@@ -11,8 +11,8 @@ from ftui.helper.chat_session import BASE, find_side
 from ftui.helper.client import Helper, OnDetail
 from ftui.helper.gguf_facts import ExportRequest, ExportResult, Kind
 from ftui.launch.long_job import LongJob, Rows, disk_line
+from ftui.launch.merge_job import place_merge
 from ftui.launch.open_run import stored_profile
-from ftui.launch.plan_merge import place_merge
 from ftui.models.model_files import CONFIG, read_tensors_of
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import check_export

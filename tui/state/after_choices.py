@@ -76,9 +76,9 @@ def _file(text: str) -> str:
 
 
 def _merge(weights: Weights, text: str, *, dtype: "DType | None" = None, into: "Into | None" = None) -> LongJob:
-    from ftui.launch.plan_merge import plan_merge
+    from ftui.launch.merge_job import merge_job
 
-    return plan_merge(weights.run, weights.checkpoint, dtype, into)
+    return merge_job(weights.run, weights.checkpoint, dtype, into)
 
 
 def _export(weights: Weights, text: str, *, kind: "Kind" = "f16", alone: bool = False) -> LongJob:

@@ -6,7 +6,7 @@ from pathlib import Path
 from ftui.cli.trained.named_weights import find_weights
 from ftui.cli.trained.run_job import run_job
 from ftui.helper.merge_facts import DType, Into
-from ftui.launch.plan_merge import plan_merge
+from ftui.launch.merge_job import merge_job
 
 
 def merge(
@@ -17,4 +17,4 @@ def merge(
     Raises:
         FtuiError: there is nothing to merge, no room, or the result is not what was trained: nothing is published.
     """
-    return run_job(plan_merge(*find_weights(name), dtype, into, out, device), allow)
+    return run_job(merge_job(*find_weights(name), dtype, into, out, device), allow)

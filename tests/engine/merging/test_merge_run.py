@@ -18,7 +18,7 @@ from ftui.engine.generation.load_trained import load_trained
 from ftui.engine.merging import merge_run
 from ftui.engine.merging.adapter_merge import AdapterMerge
 from ftui.engine.merging.merge_run import Merge
-from ftui.engine.merging.start import begin
+from ftui.engine.merging.merge_start import begin
 from ftui.engine.models.adapter_files import ADAPTER
 from ftui.engine.models.load_model import load_model
 from ftui.errors import ModelError

@@ -9,7 +9,7 @@ from ftui.errors import UsageError
 from ftui.estimate.closed_form import comparing_memory
 from ftui.helper.chat_session import Side, find_side
 from ftui.helper.client import Helper, OnDetail
-from ftui.helper.merge_facts import Agreement, DType, Into, MergeChoice, MergeResult
+from ftui.helper.merge_facts import DType, Into, MergeChoice, MergeResult, agreement_rows
 from ftui.launch.answering_sides import choose_device
 from ftui.launch.long_job import LongJob, Rows, disk_line
 from ftui.launch.open_run import stored_profile
@@ -30,7 +30,7 @@ STORED: dict[str, DType] = {
 BYTES: dict[DType, int] = {"bf16": 2, "fp16": 2, "fp32": 4}
 
 
-def plan_merge(
+def merge_job(
     run: Run, checkpoint: str | None, dtype: DType | None = None, into: Into | None = None, out: Path | None = None,
     device: str | None = None,
 ) -> LongJob:  # fmt: skip
@@ -137,14 +137,3 @@ def result_rows(result: MergeResult) -> list[tuple[str, ...]]:
         rows.append(("or else", "merged into the dequantised base:"))
         rows += agreement_rows(certificate.into_dequantised)
     return rows
-
-
-def agreement_rows(agreement: Agreement) -> list[tuple[str, ...]]:
-    """The figures of an agreement."""
-    rows: list[tuple[str, ...]] = [
-        ("loss", f"{agreement.loss_merged:.4f}, of base and adapter {agreement.loss_adapter:.4f}")
-    ]
-    if agreement.mean_kl is not None and agreement.top1 is not None:
-        rows.append(("KL", f"{agreement.mean_kl:.2g} nats in the mean, same likeliest token {agreement.top1:.1%}"))
-    what = "scores" if agreement.mean_kl is None else "logits"
-    return [*rows, ("difference", f"{agreement.logit_difference:.2g} at most, of {what}")]

@@ -10,13 +10,13 @@ import pytest
 from ftui.errors import UsageError
 from ftui.hardware.detect import Device
 from ftui.hardware.devices import find_card
-from ftui.helper.merge_facts import Agreement
+from ftui.helper.merge_facts import Agreement, agreement_rows
 from ftui.launch import answering_sides
 from ftui.launch.evaluation_job import EvaluationOptions, plan_evaluation
 from ftui.launch.evaluation_target import find_target
 from ftui.launch.export_job import export_job
 from ftui.launch.long_job import LongJob
-from ftui.launch.plan_merge import agreement_rows, plan_merge
+from ftui.launch.merge_job import merge_job
 from ftui.profile.schema import Profile
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
@@ -31,10 +31,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_a_run_of_whole_weights_has_nothing_to_merge(run: Run) -> None:
     with pytest.raises(UsageError, match=r"\(full\): there is nothing to merge") as caught:
-        plan_merge(run, None)
+        merge_job(run, None)
     assert "is a whole model already" in caught.value.hint
     with pytest.raises(UsageError, match="The base has no adapter"):
-        plan_merge(run, "base")
+        merge_job(run, "base")
 
 
 def as_lora(run: Run) -> Run:
@@ -43,24 +43,24 @@ def as_lora(run: Run) -> Run:
 
 
 def test_the_plan_says_what_is_written_and_where(run: Run, tmp_path: Path) -> None:
-    job = plan_merge(as_lora(run), None, "bf16")
+    job = merge_job(as_lora(run), None, "bf16")
     plan = dict((row[0], row[1]) for row in job.plan)
     title = job.title.partition("@")[2]
     assert job.title == f"merge {run.name}@{title}" and title.startswith("checkpoint-")
     assert plan["folder"] == str(run.exports / f"{title}-bf16") and "needed" in plan["disk"]
     assert not run.exports.exists(), "a plan writes nothing"
     out = tmp_path / "out"
-    assert dict((row[0], row[1]) for row in plan_merge(run, title, "fp32", out=out).plan)["folder"] == str(out)
+    assert dict((row[0], row[1]) for row in merge_job(run, title, "fp32", out=out).plan)["folder"] == str(out)
     out.mkdir()
     with pytest.raises(UsageError, match=f"{out} is there already, and is not replaced: it is no export"):
-        plan_merge(run, None, out=out)
+        merge_job(run, None, out=out)
     own = run.exports / f"{title}-bf16"
     own.mkdir(parents=True)
     (own / "mine.gguf").write_text("mine")
     with pytest.raises(UsageError, match=r"holds mine.gguf"):
-        plan_merge(run, None, "bf16")
+        merge_job(run, None, "bf16")
     with pytest.raises(UsageError, match="not quantised"):
-        plan_merge(run, None, into="original")
+        merge_job(run, None, into="original")
 
 
 class Asked(Exception):
@@ -108,7 +108,7 @@ def test_the_gpu_is_taken_where_it_has_room_and_no_run_in_progress_needs_it(
     monkeypatch.setattr(answering_sides, "find_machine", lambda: SimpleNamespace(cards=(card,)))
     monkeypatch.setattr(answering_sides, "read_status", lambda run: status)
     monkeypatch.setattr(answering_sides, "is_running", lambda status: bool(trains_on))
-    for job in (plan_merge(run, None, device=wanted), export_job(run, None, "f16", device=wanted)):
+    for job in (merge_job(run, None, device=wanted), export_job(run, None, "f16", device=wanted)):
         notes = [row[1] for row in job.plan if row[0] == "note"]
         assert len(notes) == (note is not None) and all(str(note) in text for text in notes)
         assert device_of(job) == device
@@ -129,7 +129,7 @@ def test_what_is_made_of_a_checkpoint_set_aside_lies_where_it_is_looked_for(run:
     (run.checkpoints / "checkpoint-150").rename(run.checkpoints / title)
     data.write_text("{}\n")
     as_lora(run)
-    assert lines(plan_merge(run, title, "bf16"))["folder"] == str(run.exports / f"{name}-bf16")
+    assert lines(merge_job(run, title, "bf16"))["folder"] == str(run.exports / f"{name}-bf16")
     file = Path(lines(export_job(run, title, "f16"))["writes"])
     assert file.parent == run.exports / f"{name}-f16-gguf"
     folder = plan_evaluation(run, title, EvaluationOptions(data=data)).folder
@@ -154,7 +154,7 @@ def test_what_to_type_where_the_digits_are_too_few(dtype: Any, more: dict[str, A
             raise UsageError("enough")
 
     with pytest.raises(UsageError, match="enough"):
-        plan_merge(as_lora(run), None, dtype, **more).run(Noted(), print)  # type: ignore[arg-type]
+        merge_job(as_lora(run), None, dtype, **more).run(Noted(), print)  # type: ignore[arg-type]
     assert asked[0]["wider"] == words
 
 
