@@ -30,16 +30,21 @@ class Provenance:
 def environment(profile: Profile, hardware: Hardware, attention: str, num_processes: int) -> dict[str, str]:
     """All that can change the last bits of a step beside the profile, as text; in every manifest."""
     lora = {"LoRA layers": "fused" if profile.adapter.use_fused_lora else "PEFT"} if profile.adapter.is_lora else {}
-    return lora | {
-        "device": f"{hardware.device.type}: {hardware.name}",
-        "driver": hardware.driver or "none",
-        "CPU features": cpu_features(),
-        "threads": str(hardware.num_threads),
-        "processes": str(num_processes),
-        "precision": hardware.precision,
-        "attention": attention,
-        "evaluation batch": str(profile.eval.per_device_eval_batch_size),
-    }
+    shard = {} if profile.hardware.shard == "none" else {"shard": profile.hardware.shard}
+    return (
+        lora
+        | shard
+        | {
+            "device": f"{hardware.device.type}: {hardware.name}",
+            "driver": hardware.driver or "none",
+            "CPU features": cpu_features(),
+            "threads": str(hardware.num_threads),
+            "processes": str(num_processes),
+            "precision": hardware.precision,
+            "attention": attention,
+            "evaluation batch": str(profile.eval.per_device_eval_batch_size),
+        }
+    )
 
 
 def machine_differences(checkpoint: Checkpoint, current: dict[str, str]) -> list[str]:
@@ -49,7 +54,7 @@ def machine_differences(checkpoint: Checkpoint, current: dict[str, str]) -> list
         return [UNKNOWN]
     saved, current = manifest.environment | manifest.versions, current | versions()
     return [
-        f"{name}: {saved.get(name)} -> {current.get(name)}"
+        f"{name}: {saved.get(name, 'none')} -> {current.get(name, 'none')}"
         for name in saved | current
         if saved.get(name) != current.get(name)
     ]

@@ -74,6 +74,10 @@ class HardwareSection(Section):
     num_processes: int = weights(1, ge=1, le=64)
     """Processes that share each step, one per GPU (data parallel). The effective batch grows by this factor."""
 
+    shard: Literal["none", "state", "all"] = conduct("none")
+    """What the processes divide among them instead of each having all of it: `none`; `state`, the optimizer's state and
+    the gradients; `all`, the weights too. Beside an adapter `all` divides the frozen base; the adapter stays whole."""
+
     price_per_hour: float | None = conduct(None, ge=0)
     """Price of one card in dollars per hour, for estimates. Default: your table of prices, else ftui's."""
 

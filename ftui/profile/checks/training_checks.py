@@ -10,6 +10,18 @@ from ftui.profile.sections.optimizers import TAKES as OPTIM_TAKES
 from ftui.profile.sections.schedulers import HAVE_LOWEST, LR_END, PLATEAU, explicit_values
 from ftui.profile.sections.schedulers import TAKES as SCHEDULER_TAKES
 
+UNSHARDED = {
+    "adapter.use_dora": "DoRA reads the frozen weights outside the layers' own computation",
+    "adapter.load_in_8bit": "a base in 8 bits cannot be divided; qlora stores it in 4",
+    "adapter.bias": "biases of the base that are trained would be divided with it",
+    "adapter.modules_to_save": "modules that are trained whole would be divided with the base",
+    "model.extra_special_tokens": "embeddings of new tokens would be divided with the base",
+    "model.trust_remote_code": "code that comes with a model may read weights that this process has not",
+    "train.torch_compile": "compiled layers with divided weights are not tried yet",
+    "train.use_liger_kernel": "Liger's kernels with divided weights are not tried yet",
+}
+"""Keys of adapters that do not work with hardware.shard, and why."""
+
 GIVE_ROWS = "give data.eval, data.eval_fraction or data.eval_num_rows"
 
 
@@ -179,6 +191,31 @@ def _on_mps(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction("adapter.load_in_8bit hardware.device", why, "Leave load_in_8bit out.")
 
 
+def _sharding(values: KnownValues) -> Iterator[ProfileFault]:
+    """What hardware.shard cannot do yet. What it takes the model to know is refused by engine/check_profile.py."""
+    here = "hardware.shard"
+    shard, whole = values(here), 'Or set shard = "none".'
+    if shard == "none":
+        return
+    if values.is_known("hardware.num_processes") and values("hardware.num_processes") == 1:
+        why = f'shard = "{shard}" divides the model among processes: set num_processes to 2 or more'
+        yield contradiction(f"{here} hardware.num_processes", why, whole)
+    if values.is_known("hardware.device") and values("hardware.device") == "mps":
+        yield contradiction(f"{here} hardware.device", 'device = "mps" is one device, for one process', whole)
+    method = values("adapter.method")
+    if method not in ("lora", "qlora"):
+        why = f'shard = "{shard}" is built for method = "lora" and "qlora", not for "{method}"'
+        yield contradiction(f"{here} adapter.method", why, whole)
+    elif shard == "state":
+        why = 'shard = "state" is for full fine-tuning: the optimizer state of an adapter is small'
+        yield contradiction(f"{here} adapter.method", why, 'Set shard = "all", which divides the frozen base.')
+    for key, why in UNSHARDED.items():
+        if values.is_known(key) and values(key) not in (None, False, (), "none"):
+            yield contradiction(
+                f"{here} {key}", f"shard and {key.partition('.')[2]}: {why}", f"Leave {key} out. {whole}"
+            )
+
+
 def _flash_attention(values: KnownValues) -> Iterator[ProfileFault]:
     """The kernel is there for 16 bits on NVIDIA GPUs only; packed rows would not be kept apart without it."""
     here = "model.attn_implementation"
@@ -200,5 +237,5 @@ def _are_known(values: KnownValues, *dotted: str) -> bool:
 
 CHECKS = (
     _one_end, _curriculum, _scheduler_takes, _scheduler_needs, _scheduler_falls, _optimizer, _checkpointed,
-    _wants_evaluations, _best_needs_evaluations, _metric, _generates, _on_mps, _flash_attention,
+    _wants_evaluations, _best_needs_evaluations, _metric, _generates, _on_mps, _sharding, _flash_attention,
 )  # fmt: skip

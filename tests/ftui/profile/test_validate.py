@@ -84,6 +84,13 @@ CONTRADICTIONS = (
         "data.packing = true\nmodel.attn_implementation = 'flash_attention_2'\ntrain.precision = 'fp32'",
         ("packed rows would then attend to each other",),
     ),
+    ("hardware.shard = 'all'", ("set num_processes to 2 or more",)),
+    ("hardware.shard = 'state'\nhardware.num_processes = 2", ("is for full fine-tuning",)),
+    ("hardware.shard = 'all'\nhardware.num_processes = 2\nadapter.method = 'full'", ('is built for method = "lora"',)),
+    (
+        "hardware.shard = 'all'\nhardware.num_processes = 2\nadapter.use_dora = true\nadapter.bias = 'all'",
+        ("shard and use_dora", "shard and bias"),
+    ),
     ("train.bf16 = true\ntrain.fp16 = true", ("contradict each other", "contradict each other")),
     ("train.activation_checkpointing_kwargs = {every_n_layers = 2}", ("needs activation_checkpointing = true",)),
     (
