@@ -81,6 +81,11 @@ class HardwareSection(Section):
     price_per_hour: float | None = conduct(None, ge=0)
     """Price of one card in dollars per hour, for estimates. Default: your table of prices, else ftui's."""
 
+    @field_validator("shard", mode="before")
+    @classmethod
+    def _none_is_a_choice(cls, shard: Any) -> Any:
+        return "none" if shard is None else shard  # elsewhere "none" turns a key off, and arrives as None
+
 
 class HealthSection(Section):
     """`[health]`: when a broken run is ended."""
