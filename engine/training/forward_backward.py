@@ -14,6 +14,7 @@ from torch.nn import Module, Parameter
 from torch.profiler import record_function
 
 from ..distributed.process_group import ELSEWHERE, ProcessGroup
+from ..distributed.rank_clock import RankClock, RankTime
 from ..models.model_parts import ModelParts
 from ..objectives import Loss
 from ..objectives.loss import Batch
@@ -32,7 +33,8 @@ Sum = TypeVar("Sum", Tensor, float)
 class StepGradients:
     """The result of a step's passes over all ranks. Times are readings of perf_counter (seconds).
 
-    `extras` are means, as `Objective.per` says; `grad_norm` is the gradient's length before clipping.
+    `extras` are means, as `Objective.per` says; `grad_norm` is the gradient's length before clipping. `ranks`: the
+    times of all ranks, by rank; empty where there is one.
     """
 
     batches: StepBatches
@@ -42,6 +44,7 @@ class StepGradients:
     data_seconds: float
     start: float
     end: float
+    ranks: list[RankTime]
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class ForwardBackward:
 
     def __post_init__(self) -> None:
         self._weights = [w for group in self.parts.optimizer.param_groups for w in group["params"]]
+        self._clock = RankClock(self.parts.device, is_needed=self.ranks.size > 1)
 
     def run(self, step: int, size: int, scale: float, boundary: RngState) -> StepGradients | MemoryShortage:
         """The gradients of a step in micro-batches of `size` rows; the loss is multiplied by `scale` before its
@@ -74,25 +78,30 @@ class ForwardBackward:
         """
         batches, data_seconds = self.prefetcher.get(step, size)
         self.prefetcher.start(step + 1, size)
+        self._clock.begin()
         start, away_before, divergence = time.perf_counter(), self.control.away_seconds, 0.0
         if batches.mismatched is not None:
             ratios, problem = within_memory(partial(sum_log_ratios, self.parts, batches.mismatched))
+            with self._clock.exchange():
+                if self.ranks.any(problem != ""):
+                    return self._out_of_memory(problem or ELSEWHERE, boundary)
+                [sums_of_ratios], _ = self._sum_over_ranks([{"ratios": ratios or 0.0}])
+            divergence = sums_of_ratios["ratios"] / batches.amounts["examples"]
+        passed, problem = within_memory(partial(self._forward_backward, batches, scale, divergence))
+        with self._clock.exchange():
             if self.ranks.any(problem != ""):
                 return self._out_of_memory(problem or ELSEWHERE, boundary)
-            divergence = self._sum_over_ranks({"ratios": ratios or 0.0})["ratios"] / batches.amounts["examples"]
-        passed, problem = within_memory(partial(self._forward_backward, batches, scale, divergence))
-        if self.ranks.any(problem != ""):
-            return self._out_of_memory(problem or ELSEWHERE, boundary)
+            if problem := self.ranks.add_gradients(self._weights):
+                return self._out_of_memory(problem, boundary)
         assert passed is not None, "where memory ran out there is a problem"
-        sums, metrics = passed
-        if problem := self.ranks.add_gradients(self._weights):
-            return self._out_of_memory(problem, boundary)
         norm = clip_gradients(self._weights, scale, self.max_grad_norm)
-        losses, others, length = read_sums(sums, metrics, {"grad_norm": norm})  # the step's one wait for the device
-        losses, others = self._sum_over_ranks(losses), self._sum_over_ranks(others)
-        loss, means = mean_of(losses, batches.amounts), self.parts.objective.means(others, batches.amounts)
+        *own, length = read_sums(*passed, {"grad_norm": norm})  # the step's one wait for the device
         start += self.control.away_seconds - away_before  # what stood still was no part of the step
-        return StepGradients(batches, loss, means, length["grad_norm"], data_seconds, start, time.perf_counter())
+        time_here = self._clock.read(time.perf_counter() - start, data_seconds, batches.num_places)
+        (losses, others), times = self._sum_over_ranks(own, time_here)
+        loss, means = mean_of(losses, batches.amounts), self.parts.objective.means(others, batches.amounts)
+        end = time.perf_counter()
+        return StepGradients(batches, loss, means, length["grad_norm"], data_seconds, start, end, times)
 
     def _out_of_memory(self, problem: str, boundary: RngState) -> MemoryShortage:
         self.parts.optimizer.zero_grad(set_to_none=True)
@@ -116,13 +125,22 @@ class ForwardBackward:
             self.events.progress(micro_step=micro_step)
         return sums, metrics
 
-    def _sum_over_ranks(self, sums: dict[str, float]) -> dict[str, float]:
+    def _sum_over_ranks(
+        self, groups: list[dict[str, float]], own: RankTime | None = None
+    ) -> tuple[list[dict[str, float]], list[RankTime]]:
+        """Groups of sums, each over all ranks; and their times, if they have any to tell."""
         if self.ranks.size == 1:
-            return sums
-        each = [json.loads(data) for data in self.ranks.gather(json.dumps(sums).encode())]
-        return {
-            name: sum(own.get(name, 0.0) for own in each) for name in sorted({name for own in each for name in own})
-        }
+            return groups, []
+        each = [json.loads(data) for data in self.ranks.gather(json.dumps([groups, own]).encode())]
+        return [_sum_each(of_ranks) for of_ranks in zip(*(groups for groups, _ in each), strict=True)], [
+            RankTime(*times) for _, times in each if times is not None
+        ]
+
+
+def _sum_each(of_ranks: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The sum of each value; a rank without rows has fewer of them."""
+    names = sorted({name for own in of_ranks for name in own})
+    return {name: sum(own.get(name, 0.0) for own in of_ranks) for name in names}
 
 
 def add_up(totals: dict[str, Sum], own: dict[str, Sum]) -> None:

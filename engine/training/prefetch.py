@@ -27,6 +27,11 @@ class StepBatches:
     mismatched: list[Batch] | None = None
 
     @property
+    def num_places(self) -> int:
+        """Places of this rank's micro-batches, padding counted: what it has to compute."""
+        return sum(batch.input_ids.numel() for batch in self.batches)
+
+    @property
     def num_tokens(self) -> int:
         """Real tokens, padding not counted."""
         return self.amounts["tokens"]

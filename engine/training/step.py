@@ -16,6 +16,7 @@ from ftui.profile.schema import Profile
 from ftui.runs.events import MicroBatchChanged, Step
 
 from ..distributed.process_group import ELSEWHERE, Action, ProcessGroup, RankCommand
+from ..distributed.stragglers import Stragglers, seconds_by_rank
 from ..models.model_parts import ModelParts
 from ..optim.learning_rate import LearningRate
 from ..optim.loss_scaler import after_step
@@ -45,6 +46,7 @@ class StepRunner:
 
     def __post_init__(self) -> None:
         self._learning_rate = LearningRate(self.profile.train, self.plan)
+        self._stragglers = Stragglers()
 
     def run(self, boundary: RngState) -> None:
         """Take the next step; `boundary` is the random state at its start.
@@ -121,9 +123,12 @@ class StepRunner:
                 optimizer_seconds=end_of_update - gradients.end,
                 rest_seconds=gradients.start + seconds - gradients.data_seconds - end_of_update,
                 memory=used_bytes(self.parts.device), applied=applied, extras=extras,
+                ranks=seconds_by_rank(gradients.ranks),
             )
         )  # fmt: skip
         self.events.progress(step=step)
+        for message in self._stragglers.look(step, gradients.ranks):
+            self.events.warn(message)
         if state.bad_steps >= self.profile.health.max_bad_steps:
             raise NonFiniteError(
                 f"{state.bad_steps} steps in a row up to step {step} had a NaN or infinite loss or gradient.",

@@ -87,8 +87,19 @@ class StageBegan(Record, frozen=True, tag="stage_began"):
     words: str
 
 
+class RankSeconds(msgspec.Struct, frozen=True):
+    """Seconds of a step by rank: passes, waiting for rows, and exchanges (waiting for slower ranks, sending)."""
+
+    passes: list[float]
+    data: list[float]
+    communication: list[float]
+
+
 class Step(Record, frozen=True, tag="step"):
-    """One optimizer update. `loss` is the mean over the step's target tokens; `tokens_per_second` counts real ones."""
+    """One optimizer update. `loss` is the mean over the step's target tokens; `tokens_per_second` counts real ones.
+
+    The seconds are those of rank 0; `ranks` has those of all, where there are several.
+    """
 
     step: int
     epoch: float
@@ -106,6 +117,7 @@ class Step(Record, frozen=True, tag="step"):
     applied: bool = True
     extras: dict[str, float | None] = {}
     non_finite: list[str] = []
+    ranks: RankSeconds | None = None
 
 
 class EvaluationDone(Record, frozen=True, tag="evaluation_done"):
@@ -361,7 +373,13 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Telemetry(Record, frozen=True, tag="telemetry"):
-    """One sample of the machine: memory in bytes, utilization 0..1. `None` where a value is hidden."""
+    """One sample of a machine: memory in bytes, utilization 0..1. `None` where a value is hidden.
+
+    `node`: its number among the machines of the run, 0 is that of rank 0; `host`: its name, where there are several.
+    """
+
+    node: int = 0
+    host: str = ""
 
     cpu_utilization: float | None = None
     memory_used: int | None = None

@@ -185,6 +185,7 @@ def _with_step(state: RunState, record: Step) -> RunState:
         tokens_per_second=record.tokens_per_second,
         memory=record.memory,
         non_finite=record.non_finite,
+        ranks=record.ranks,
         paced_from=record.time if state.paced_from is None else state.paced_from,
         paced_step=record.step if state.paced_step is None else state.paced_step,
         attempt_tokens=state.attempt_tokens + record.num_tokens,

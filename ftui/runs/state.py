@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from ftui.errors import STOPPED, DiskError, DiskFullError
-from ftui.runs.events import Phase, Reproducibility
+from ftui.runs.events import Phase, RankSeconds, Reproducibility
 from ftui.system.process_id import Identity, is_alive
 
 PAUSES_KEPT = 64
@@ -135,6 +135,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tokens_per_second: float | None = None
     memory: int | None = None
     non_finite: list[str] = []
+    ranks: RankSeconds | None = None
+    """Of the newest step, where there are several ranks."""
 
     first_evaluation: Evaluation | None = None
     evaluations: list[Evaluation] = []

@@ -64,6 +64,12 @@ def test_two_ranks_train_as_one_process_does(
     assert {*one[0].extras} == {"mean_token_accuracy", "perplexity"}
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
     np.testing.assert_allclose(found[:, 1], expected[:, 1], rtol=1e-4)  # which token is likelier may hang on a last bit
+    assert [step.ranks for step in one] == [None] * len(one)
+    for step in two:
+        assert step.ranks is not None
+        times = (step.ranks.passes, step.ranks.data, step.ranks.communication)
+        assert all(len(of_ranks) == 2 and min(of_ranks) >= 0 for of_ranks in times)
+        assert step.ranks.passes[0] + step.ranks.communication[0] <= step.forward_backward_seconds
     weights = [load_file(run.final / "adapter_model.safetensors") for run in (alone, team)]
     for name, tensor in weights[0].items():
         np.testing.assert_allclose(weights[1][name], tensor, atol=1e-4, err_msg=name)
