@@ -54,7 +54,7 @@ def read_sampling(options: AnsweringOptions) -> SamplingKeys:
 
 @contextmanager
 def answering(options: AnsweringOptions) -> Iterator[tuple[Run, ChatSession, SamplingKeys]]:
-    """A session with what was asked for on the command line (`_add_answering` of ftui/cli/arguments.py).
+    """A session with what was asked for on the command line (`add_answering` of ftui/cli/options/trained_options.py).
 
     Raises:
         FtuiError: there is no such run or checkpoint, a number is out of its bounds, or the model cannot be loaded.
