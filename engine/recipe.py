@@ -60,7 +60,7 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
         control.has_checkpoint, events.num_steps = True, checkpoints[0].step
     hardware = find_hardware(profile)
     settle_torch(profile, hardware)
-    ranks = join(hardware, profile.hardware.num_processes)
+    ranks = join(hardware, profile)
     if ranks.is_leader:
         _introduce(run, hardware, events, ranks.size)
     cache = cache_folder(run.folder / "cache")
@@ -90,7 +90,7 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     with Prefetcher(data, ranks, layout=parts.layout) as prefetcher:
         passes = ForwardBackward(parts, ranks, prefetcher, profile.train.max_grad_norm, control, events)
         if not ranks.is_leader:
-            return run_worker(run, ranks, parts, passes)
+            return run_worker(run, ranks, parts, passes, profile.train.seed)
         code = _lead(run, profile, data, parts, ranks, provenance, passes, disk_wait, events, control)
     ranks.order(RankCommand(Action.END))
     return code

@@ -33,7 +33,7 @@ from ..optim.optimizer_state import load, state_bytes, state_of
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
 from ..system.environment import versions
-from ..system.rng import RngState
+from ..system.rng import RngState, rank_seed, seed_everything
 from ..system.train_state import TrainState
 from .pending_save import DiskErrors, HostCopies, PendingSave
 from .reproducibility import Provenance
@@ -256,8 +256,10 @@ def write_resume_state(
     }
 
 
-def restore(parts: ModelParts, state: TrainState, checkpoint: Checkpoint, rank: int = 0) -> None:
+def restore(parts: ModelParts, state: TrainState, checkpoint: Checkpoint, rank: int = 0, seed: int = 0) -> None:
     """Put weights, optimizer, generators and state back as they were at the checkpoint's step.
+
+    A rank that the checkpoint knows nothing of gets generators made from `seed` and that step.
 
     Raises:
         RuntimeError, ValueError, KeyError: it is of other weights.
@@ -266,7 +268,9 @@ def restore(parts: ModelParts, state: TrainState, checkpoint: Checkpoint, rank: 
     folder = checkpoint.path / "resume"
     plain = json.loads((folder / "optimizer.json").read_bytes())
     load(parts.optimizer, read_tensors(folder / "optimizer.safetensors"), plain)
-    if (rng := _read_random_state(folder, rank)) is not None:
+    if (rng := _read_random_state(folder, rank)) is None:
+        seed_everything(rank_seed(seed, rank, checkpoint.step))
+    else:
         rng.restore(parts.device)
     saved = msgspec.json.decode((folder / "state.json").read_bytes(), type=TrainState)
     for name in TrainState.__struct_fields__:
@@ -274,7 +278,7 @@ def restore(parts: ModelParts, state: TrainState, checkpoint: Checkpoint, rank: 
 
 
 def _read_random_state(folder: Path, rank: int) -> RngState | None:
-    """The random state of a rank; none where the checkpoint is of fewer ranks (a fork: resumes have as many)."""
+    """The random state of a rank; none where the checkpoint is of fewer ranks."""
     if rank == 0:
         return RngState.rebuild(
             read_tensors(folder / "rng.safetensors"), json.loads((folder / "rng.json").read_bytes())

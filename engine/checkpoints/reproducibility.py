@@ -16,6 +16,7 @@ from ..system.device import Hardware
 from ..system.environment import versions
 from ..system.train_state import TrainState
 
+WHY = {"processes": " (a step's sums are taken in another order, and dropout drops others)"}
 UNKNOWN = "the checkpoint does not say on what it was made"
 
 
@@ -54,7 +55,7 @@ def machine_differences(checkpoint: Checkpoint, current: dict[str, str]) -> list
         return [UNKNOWN]
     saved, current = manifest.environment | manifest.versions, current | versions()
     return [
-        f"{name}: {saved.get(name, 'none')} -> {current.get(name, 'none')}"
+        f"{name}: {saved.get(name, 'none')} -> {current.get(name, 'none')}{WHY.get(name, '')}"
         for name in saved | current
         if saved.get(name) != current.get(name)
     ]

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ftui.errors import FtuiError, HardwareError, ProfileError, error_with
+from ftui.profile.schema import Profile
 from ftui.supervisor.engine_process import PLACE, RankLostError
 
 from ..system.device import Hardware, num_nvidia_gpus
@@ -207,7 +208,7 @@ def _lost_rank_errors() -> Iterator[None]:
         raise RankLostError(first_line(error)) from error
 
 
-def join(hardware: Hardware, num_processes: int) -> ProcessGroup:
+def join(hardware: Hardware, profile: Profile) -> ProcessGroup:
     """This process's place among the ranks, by torchrun's variables; alone without them.
 
     Raises:
@@ -215,7 +216,7 @@ def join(hardware: Hardware, num_processes: int) -> ProcessGroup:
         HardwareError: there are more ranks than devices.
         RankLostError: the others could not be reached.
     """
-    size = int(os.environ.get("WORLD_SIZE", "1"))
+    size, num_processes = int(os.environ.get("WORLD_SIZE", "1")), profile.hardware.num_processes
     if size != num_processes:
         raise ProfileError(
             f"hardware.num_processes is {num_processes}, but {size} were started.",
@@ -223,7 +224,7 @@ def join(hardware: Hardware, num_processes: int) -> ProcessGroup:
         )
     if size == 1:
         return ProcessGroup()
-    _check_devices(hardware, size)
+    _check_devices(hardware, size, profile.run.name or "NAME")
     rank = int(os.environ["RANK"])
     backend = "cpu:gloo,cuda:nccl" if hardware.device.type == "cuda" else "gloo"
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -235,12 +236,15 @@ def join(hardware: Hardware, num_processes: int) -> ProcessGroup:
     return ProcessGroup(rank, size)
 
 
-def _check_devices(hardware: Hardware, size: int) -> None:
-    kind, gpus = hardware.device.type, num_nvidia_gpus()
-    if kind == "mps" or (kind == "cuda" and size > gpus):
-        have = "one MPS device" if kind == "mps" else f"{gpus} GPUs"
+def _check_devices(hardware: Hardware, size: int, run: str) -> None:
+    kind = hardware.device.type
+    there = num_nvidia_gpus() if kind == "cuda" else 1
+    if kind != "cpu" and size > there:
+        have = "one MPS device" if kind == "mps" else f"{there} GPU{'' if there == 1 else 's'}"
         raise HardwareError(
-            f"hardware.num_processes is {size}, and this machine has {have}.", hint="Each process needs one of its own."
+            f"hardware.num_processes is {size}, and this machine has {have}: each process needs one of its own.",
+            hint=f"`ftui resume {run} --set hardware.num_processes={there}` goes on with what is here: the same "
+            "run and effective batch.",
         )
 
 

@@ -14,7 +14,7 @@ from .process_group import Action, ProcessGroup, RankCommand
 from .rank_state import encode_rank_state
 
 
-def run_worker(run: Run, ranks: ProcessGroup, parts: ModelParts, passes: ForwardBackward) -> int:
+def run_worker(run: Run, ranks: ProcessGroup, parts: ModelParts, passes: ForwardBackward, seed: int) -> int:
     """Do what rank 0 orders until it says that this is the end; returns the exit code.
 
     Raises:
@@ -26,7 +26,8 @@ def run_worker(run: Run, ranks: ProcessGroup, parts: ModelParts, passes: Forward
             case RankCommand(action=Action.RESTORE, number=0):
                 allocate_state(parts.optimizer)
             case RankCommand(action=Action.RESTORE, number=step):
-                restore(parts, TrainState(), Checkpoint(run.checkpoints / f"checkpoint-{step}", step), ranks.rank)
+                checkpoint = Checkpoint(run.checkpoints / f"checkpoint-{step}", step)
+                restore(parts, TrainState(), checkpoint, ranks.rank, seed)
             case RankCommand(action=Action.STEP):
                 if command.number != last:  # else memory ran out, and the step is taken again
                     boundary, last = RngState.capture(parts.device), command.number

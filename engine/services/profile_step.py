@@ -89,7 +89,7 @@ class _Measurement:
             with torch_profiler(activities=activities, record_shapes=trace is not None) as profiler:
                 self._run(steps, num_steps, "taking steps under the profiler")
         if (fitting := state.value_at(MICRO_BATCH, state.step)) is not None:
-            size = train.per_device_train_batch_size
+            size = self.profile.micro_batch
             raise no_memory(device, f"micro-batches of {size} rows; {fitting:.0f} would fit", SMALLER)
         if trace is not None:
             _write_trace(profiler, Path(trace))

@@ -122,7 +122,7 @@ def _step(
 
     module = loss_module(made, profile)
     module.register_forward_hook(computed)
-    for number in range(min(2, profile.train.gradient_accumulation_steps)):
+    for number in range(min(2, profile.accumulation)):
         enter("forward", number)
         backpropagate(
             module, _batch(rows, rows.micro_batch, profile, packed=profile.data.packing and made.masks), AMOUNTS, scale

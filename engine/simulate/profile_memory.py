@@ -57,7 +57,7 @@ def simulate(
     load = None
     if profile.adapter.is_quantised and card.kind == "cuda":
         load = transformers_loader(loaded=made.hardware.compute_dtype, prepared=False)
-    size, length = profile.train.per_device_train_batch_size, profile.longest_line(longest)
+    size, length = profile.micro_batch, profile.longest_line(longest)
     rows = BatchShape(size, _eval_batch(profile), profile.num_lines, length)
     if longest_example is not None and _shares_prompts(made, profile):  # both answers in one line
         rows = replace(rows, num_lines=1, length=min(longest_example, rows.num_lines * length))

@@ -108,7 +108,8 @@ def _cuda_trouble() -> HardwareError:
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
         return HardwareError(
             "This process sees no GPU: CUDA_VISIBLE_DEVICES is empty, or names fewer than hardware.num_processes.",
-            hint='Name one GPU for each process, or insist on the CPU with hardware.device = "cpu".',
+            hint="Name one GPU for each process, take fewer (`ftui resume RUN --set hardware.num_processes=N`), or "
+            'insist on the CPU with hardware.device = "cpu".',
         )
     build = torch.version.cuda or "a CPU-only build"
     return HardwareError(

@@ -57,9 +57,9 @@ def _get(device: torch.device) -> torch.Tensor | None:
     return None if device.type == "cpu" else getattr(torch, device.type).get_rng_state()
 
 
-def rank_seed(seed: int, rank: int) -> int:
-    """A seed of its own for each rank above 0."""
-    return int(np.random.SeedSequence([seed, rank]).generate_state(1)[0])
+def rank_seed(seed: int, rank: int, step: int = 0) -> int:
+    """A seed of its own for each rank above 0, and for each step after which a rank joins a run."""
+    return int(np.random.SeedSequence([seed, rank, step] if step else [seed, rank]).generate_state(1)[0])
 
 
 def seed_everything(seed: int) -> None:

@@ -253,7 +253,7 @@ def _batches(profile: Profile, data: TrainingData, split: DataSplit) -> Callable
 
 def _training_batches(profile: Profile, data: TrainingData) -> Iterator[Sequence[Row]]:
     """The micro-batches of the plan."""
-    size = profile.train.per_device_train_batch_size
+    size = profile.micro_batch
     steps = (data.plan.step(number) for number in range(1, data.plan.max_steps + 1))
     return (rows[start : start + size] for rows in steps for start in range(0, len(rows), size))
 

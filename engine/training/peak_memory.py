@@ -35,9 +35,9 @@ def run_longest(
         GpuMemoryError, HostMemoryError: it only fits in smaller micro-batches, or not at all.
     """
     train, device, ranks, state = profile.train, parts.device, ProcessGroup(), TrainState()
-    size = train.per_device_train_batch_size
+    size = profile.micro_batch
     rows = data.plan.longest(size)
-    step = rows * min(2, train.gradient_accumulation_steps)
+    step = rows * min(2, profile.accumulation)
     seconds: list[float] = []
     with Prefetcher(data, ranks, lambda number: step, layout=parts.layout) as prefetcher:
         passes = ForwardBackward(parts, ranks, prefetcher, train.max_grad_norm, control, events)

@@ -71,7 +71,7 @@ class StepRunner:
     def _micro_batch(self, step: int) -> int:
         """Rows of a micro-batch in a step."""
         reduced = self.state.value_at(MICRO_BATCH, step)
-        size = self.profile.train.per_device_train_batch_size
+        size = self.profile.micro_batch
         return size if reduced is None else min(size, int(reduced))
 
     def _make_gradients(self, step: int, boundary: RngState) -> StepGradients:

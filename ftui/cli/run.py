@@ -12,7 +12,16 @@ from ftui.cli.follow import conclude, follow
 from ftui.cli.terminal import LiveOutput
 from ftui.errors import INTERRUPTED, ProfileError, UsageError
 from ftui.launch.fork import ForkOrigin, describe_epochs, find_origin, fork, is_newest
-from ftui.launch.open_run import OpenedRun, check_files, decide, locate_run, open_run, pending_changes, wait_for_start
+from ftui.launch.open_run import (
+    OpenedRun,
+    check_files,
+    decide,
+    locate_run,
+    open_run,
+    pending_changes,
+    stored_profile,
+    wait_for_start,
+)
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.presets import find_profile
 from ftui.profile.schema import Profile
@@ -123,7 +132,7 @@ def _fork(origin: ForkOrigin, text: str, resolved: ResolvedProfile, wishes: Wish
     print(shown(f"{run.name} continues from {origin.checkpoint.path.name} of {origin.run.name}, which stays as it is."))
     for line in differences:
         print(f"  {shown(line)}")
-    if epochs := describe_epochs(origin.run, origin.checkpoint, resolved.profile, differences):
+    if epochs := describe_epochs(origin.run, origin.checkpoint, stored_profile(run), differences):
         print(epochs)
     return attend(open_run(run.folder, resolved), text, resolved, wishes)
 

@@ -41,7 +41,7 @@ def guess_rows(profile: Profile, vocab_size: int) -> RowCounts | None:
     is_split, pieces = profile.run.stage == "pretrain", each_row / data.max_length
     num_tokens = rows * (each_row if data.packing or is_split else min(each_row, data.max_length))
     sequences = max(1, math.ceil(rows * (pieces if data.packing else max(1.0, pieces) if is_split else 1.0)))
-    batch = train.per_device_train_batch_size * train.gradient_accumulation_steps * profile.hardware.num_processes
+    batch = profile.effective_batch
     per_epoch = math.ceil(sequences / batch)
     return RowCounts(
         num_train_rows=round(rows), num_eval_rows=round(num_rows - rows), num_train_tokens=round(num_tokens),

@@ -169,8 +169,8 @@ def build_setup(
     details, args = train.activation_checkpointing_kwargs, train.optim_args
     forgets = train.activation_checkpointing
     return TrainingSetup(
-        shape=shape, card=card, method=adapter.method, length=length, micro_batch=train.per_device_train_batch_size,
-        eval_batch=profile.eval.per_device_eval_batch_size, accumulation=train.gradient_accumulation_steps,
+        shape=shape, card=card, method=adapter.method, length=length, micro_batch=profile.micro_batch,
+        eval_batch=profile.eval.per_device_eval_batch_size, accumulation=profile.accumulation,
         num_processes=profile.hardware.num_processes, r=adapter.r, target_modules=adapter.target_modules,
         is_8bit=adapter.load_in_8bit, double_quant=adapter.bnb_4bit_use_double_quant, use_dora=adapter.use_dora,
         lora_dropout=adapter.lora_dropout, trainable_layers=adapter.trainable_layers,

@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.open_run import check_moved_files, create, stored_profile, successors
 from ftui.profile.consent import check_push_command, check_remote_code, keep_consents
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
-from ftui.profile.serialize import weights_difference
+from ftui.profile.serialize import keep_batch, weights_difference
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in, fault, read_manifest, step_of
 from ftui.runs.checkpoint_index import read_stored_evaluation
 from ftui.runs.events import RunStarted
@@ -72,7 +72,10 @@ def fork(
     """
     check_remote_code(resolved.profile, allow, origin.facts.run_id)
     check_push_command(resolved.profile, allow, origin.facts.run_id)
-    differences = weights_difference(stored_profile(origin.run), resolved.profile)
+    before = stored_profile(origin.run)
+    if not may_differ:
+        resolved = replace(resolved, profile=keep_batch(before, resolved.profile))
+    differences = weights_difference(before, resolved.profile)
     if differences and not may_differ:
         raise ProfileError(
             f"{origin.run.name} cannot continue with other values:\n" + "\n".join(f"  {line}" for line in differences),

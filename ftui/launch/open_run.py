@@ -24,7 +24,7 @@ from ftui.profile.origins import Key
 from ftui.profile.paths import FILES, FOLDERS
 from ftui.profile.presets import find_profile, shipped_presets
 from ftui.profile.schema import Profile
-from ftui.profile.serialize import flat_values, to_toml, weights_difference
+from ftui.profile.serialize import flat_values, keep_batch, to_toml, weights_difference
 from ftui.profile.tiers import tier_layer
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in, link_copy
 from ftui.runs.run_folder import (
@@ -317,7 +317,9 @@ def resume(run: Run, profile: Profile) -> None:
         ProfileError: something that affects the weights differs, and there is a checkpoint it would not fit.
         DiskFullError: there is no room for the records of another attempt.
     """
-    changes = weights_difference(stored_profile(run), profile)
+    before = stored_profile(run)
+    profile = keep_batch(before, profile)
+    changes = weights_difference(before, profile)
     if changes and checkpoints_in(run.checkpoints):
         raise ProfileError(
             f"{run.name} cannot be resumed with other values:\n" + "\n".join(f"  {change}" for change in changes),

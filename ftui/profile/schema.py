@@ -143,10 +143,21 @@ class Profile(Section):
     @property
     def effective_batch(self) -> int:
         """Examples of an optimizer step, over all its micro-batches and processes."""
-        return (
+        return self.train.effective_batch or (
             self.train.per_device_train_batch_size * self.train.gradient_accumulation_steps
             * self.hardware.num_processes
         )  # fmt: skip
+
+    @property
+    def micro_batch(self) -> int:
+        """The most examples of a micro-batch: no process takes more than its part of a step."""
+        part = -(-self.effective_batch // self.hardware.num_processes)
+        return min(self.train.per_device_train_batch_size, part)
+
+    @property
+    def accumulation(self) -> int:
+        """The most micro-batches that a process takes in a step."""
+        return -(-self.effective_batch // (self.micro_batch * self.hardware.num_processes))
 
     @field_validator("curriculum", mode="before")
     @classmethod

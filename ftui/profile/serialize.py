@@ -16,6 +16,9 @@ from ftui.profile.sections.model import FULL_COMMIT
 from ftui.text import toml_value
 
 REVISION: Key = ("model", "revision")
+BATCH: Key = ("train", "effective_batch")
+ACCUMULATION: Key = ("train", "gradient_accumulation_steps")
+PROCESSES: Key = ("hardware", "num_processes")
 
 
 def to_toml(profile: Profile) -> str:
@@ -96,6 +99,12 @@ def _compared(profile: Profile) -> dict[Key, Any]:
     del values[CURRICULUM]
     if profile.curriculum:  # as what was said, so that a key that is new to stages changes nothing
         values[CURRICULUM] = tuple(stage.model_dump(exclude_defaults=True) for stage in profile.curriculum)
+    size = profile.train.per_device_train_batch_size * profile.train.gradient_accumulation_steps
+    processes, rest = divmod(profile.effective_batch, size)
+    if not rest:  # the same batch as of so many processes: what was begun with them goes on with any number
+        values |= {BATCH: None, PROCESSES: processes}
+    else:
+        values |= {PROCESSES: 1, ACCUMULATION: 1}  # they have no say
     each = sources(profile.data.train)
     contents = [source.model_dump(exclude_defaults=True, exclude={"path", "revision"}) for source in each]
     return values | ({FILES[0]: contents} if any(contents) else {})
@@ -111,6 +120,27 @@ def weights_difference(old: Profile, new: Profile) -> list[str]:
         for key in before | after
         if before.get(key) != after.get(key)
     ]
+
+
+def keep_batch(old: Profile, new: Profile) -> Profile:
+    """`new` as it goes on with a run of `old`: another number of processes shares the same effective batch.
+
+    It stays as it is where it says by other keys than that number which batch it wants.
+    """
+    before, train = old.train, new.train
+    is_same_split = before.gradient_accumulation_steps == train.gradient_accumulation_steps
+    if (
+        before.per_device_train_batch_size != train.per_device_train_batch_size
+        or train.effective_batch not in (None, before.effective_batch)
+        or not (is_same_split or new.effective_batch == old.effective_batch)
+    ):
+        return new
+    kept = new.model_copy(update={"train": train.model_copy(update={
+        "gradient_accumulation_steps": before.gradient_accumulation_steps, "effective_batch": None,
+    })})  # fmt: skip
+    if kept.effective_batch != old.effective_batch:
+        kept = kept.model_copy(update={"train": kept.train.model_copy(update={"effective_batch": old.effective_batch})})
+    return kept
 
 
 def fingerprint(profile: Profile) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from ftui.launch.open_run import create
+from ftui.launch.open_run import create, resume, stored_profile
 from ftui.profile.layers import resolve
 from ftui.runs.events import ControlApplied, EngineEnded, MicroBatchChanged, RunFailed, RunStarted, RunStopped, Step
 from ftui.runs.journal import Tail
@@ -31,11 +31,12 @@ def opened(bench: Workbench, name: str, *overrides: str) -> Run:
 
 
 def start_two(
-    zygote: Zygote, bench: Workbench, run: Run, attempt: int = 1, *, hooks: Hooks | None = None, victim: int = 1
-) -> list[Attempt]:
-    """Both ranks; `hooks` are those of the victim."""
+    zygote: Zygote, bench: Workbench, run: Run, attempt: int = 1, *, hooks: Hooks | None = None, victim: int = 1,
+    size: int = 2,
+) -> list[Attempt]:  # fmt: skip
+    """Both ranks, or all `size`; `hooks` are those of the victim."""
     port, token = free_port(), f"t{attempt}"
-    places = [rank_environment(rank, 2, port, bench.env) for rank in range(2)]
+    places = [bench.env if size == 1 else rank_environment(rank, size, port, bench.env) for rank in range(size)]
     return [
         zygote.start(run, place, attempt=attempt, token=token, hooks=hooks if rank == victim else None)
         for rank, place in enumerate(places)
@@ -194,6 +195,44 @@ def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, memory:
     same_runs(cut, whole)
     answers = [{path.name: path.read_bytes() for path in run.evaluations.iterdir()} for run in (cut, whole)]
     assert answers[0] == answers[1] and len(answers[0]) > 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), STAGES], ids=["plain", "curriculum"])
+def test_a_run_goes_on_with_another_number_of_ranks(
+    more: tuple[str, ...], bench_source: Path, memory: Path, zygote: Zygote
+) -> None:
+    """Killed at 2, goes on at 1, is killed, goes on at 3: the steps are those of 2 that nothing interrupted."""
+    bench = bench_at(bench_source, memory / "bench")
+    keys = (*TWO, "adapter.lora_dropout=0.0", "eval.sample_prompts=[]", *more)
+    whole, moved = opened(bench, "whole", *keys), opened(bench, "moved", *keys)
+    assert [engine.wait() for engine in start_two(zygote, bench, whole)] == [0, 0], tail_of(whole)
+    for attempt, (size, place) in enumerate([(2, ["backward", 10]), (1, ["optimizer", 7]), (3, [])], start=1):
+        resume(moved, resolve(moved.profile, overrides=[f"hardware.num_processes={size}"]).profile)
+        assert stored_profile(moved).effective_batch == 4
+        saved = newest(moved)
+        hooks = {"kill": place} if place else None
+        engines = start_two(zygote, bench, moved, attempt, hooks=hooks, victim=0, size=size)
+        ends = [engine.wait() for engine in engines]
+        assert ends == ([-9] + [LOST_RANK] * (size - 1) if place else [0] * size), tail_of(moved)
+        assert resumed_from(moved) == saved
+        before = moved.folder / (saved or "") / "resume" / "rng-1.safetensors"
+        assert before.exists() == (attempt == 2), "what a rank's generators were stays in the checkpoint"
+    one, two = ({step.step: step for step in steps(run)} for run in (whole, moved))
+    assert {step.attempt for step in two.values()} == {1, 2, 3}
+    joined = [min(number for number, step in two.items() if step.attempt == attempt) for attempt in (2, 3)]
+    for first in joined:
+        assert two[first].loss == pytest.approx(one[first].loss, rel=1e-6)
+    for number, step in one.items():
+        assert two[number].loss == pytest.approx(step.loss, rel=1e-5), number
+        assert two[number].num_target_tokens == step.num_target_tokens
+    started = [r for r in records(moved) if isinstance(r, RunStarted)]
+    assert [start.reproducibility for start in started] == [None, "SAME STATE", "SAME STATE"]
+    assert any(reason.startswith("processes: 1 -> 3 (") for reason in started[-1].reproducibility_reasons)
+    last = moved.checkpoints / f"checkpoint-{max(two)}" / "resume"
+    assert sorted(path.name for path in last.glob("rng-*")) == ["rng-1.safetensors", "rng-2.safetensors"]
+    files = [path for path in moved.folder.rglob("*") if path.is_file()]
+    assert not [path for path in files if path.suffix in (".pt", ".bin", ".pkl") or path.read_bytes()[:2] == b"PK"]
 
 
 @pytest.mark.parametrize(("what", "codes"), [("sum", [0, 0]), ("update", [41, LOST_RANK])])

@@ -25,7 +25,7 @@ from ftui.profile.consent import check_push_command, check_remote_code
 from ftui.profile.layers import ProfileLayer, ResolvedProfile, resolve
 from ftui.profile.origins import ValueOrigin
 from ftui.profile.schema import Profile
-from ftui.profile.serialize import weights_difference
+from ftui.profile.serialize import keep_batch, weights_difference
 from ftui.profile.tiers import tier_layer
 from ftui.runs import checkpoint_folders
 from ftui.runs.describe import place
@@ -144,11 +144,16 @@ def _attached(run: Run, resolved: ResolvedProfile, begin: str) -> LaunchPlan:
 def _resumed(options: LaunchOptions, run: Run, resolved: ResolvedProfile, begin: str) -> LaunchPlan:
     before = stored_profile(run)
     newest = newest_checkpoint(run)
-    if weights_difference(before, resolved.profile) and checkpoint_folders.checkpoints_in(run.checkpoints):
+    kept = replace(resolved, profile=keep_batch(before, resolved.profile))
+    if weights_difference(before, kept.profile) and checkpoint_folders.checkpoints_in(run.checkpoints):
         return _child(options, run, resolved, newest)
+    notes = _warnings()
+    if kept.profile.hardware.num_processes != before.hardware.num_processes:
+        shared = f"A step keeps its {kept.profile.effective_batch} sequences, whatever the number of processes."
+        notes = (f"{shared} The run goes on as SAME STATE.", *notes)
     start = "it starts from its first step" if newest is None else f"it continues from checkpoint-{newest}"
     sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: {start}."
-    return LaunchPlan("resume", run, resolved, with_run_name(before, run.name), sentence, _warnings())
+    return LaunchPlan("resume", run, kept, with_run_name(before, run.name), sentence, notes)
 
 
 def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step: int | None) -> LaunchPlan:
@@ -165,6 +170,8 @@ def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step:
         raise _taken(run)
     sentence = f"A child run {run.name} continues from checkpoint-{step} of {parent.name}, which stays as it is."
     notes, before = _warnings(), stored_profile(parent)
+    kept = replace(resolved, profile=keep_batch(before, resolved.profile))
+    resolved = resolved if weights_difference(before, kept.profile) else kept
     differences = weights_difference(before, resolved.profile)
     origin = checkpoint_folders.Checkpoint(parent.checkpoints / f"checkpoint-{step}", step)
     if epochs := describe_epochs(parent, origin, resolved.profile, differences):

@@ -51,7 +51,7 @@ def padding_of(
 
 def _share(profile: Profile, lengths: np.ndarray, shares: Sequence[SourceShare], *, packing: bool) -> float:
     train = profile.train
-    size = train.per_device_train_batch_size
+    size = profile.micro_batch
     plan = make_plan(
         lengths,
         sources=shares,

@@ -32,7 +32,7 @@ class RunAmounts:
 
 def find_warnings(profile: Profile, amounts: RunAmounts | None = None) -> list[ProfileFault]:
     """All of them, without origins; those on amounts where these are known."""
-    warnings = [*find_implausible(profile), *_slow_precision(profile)]
+    warnings = [*find_implausible(profile), *_slow_precision(profile), *_idle_processes(profile)]
     if amounts is not None:
         for check in (_long_warm_up, _many_steps, _large_batch, _many_epochs, _periods_beyond_the_run):
             warnings += check(profile, amounts)
@@ -52,6 +52,16 @@ def _slow_precision(profile: Profile) -> Iterator[ProfileFault]:
     if profile.train.precision == "fp16" and profile.hardware.device == "cpu":
         why = '"fp16" on a CPU is slow, and its gradients overflow'
         yield _warning("train.precision", why, '"fp32" or "auto" is for CPUs.')
+
+
+def _idle_processes(profile: Profile) -> Iterator[ProfileFault]:
+    """The product of the keys that make an effective batch has no such remainder."""
+    processes, batch, size = profile.hardware.num_processes, profile.effective_batch, profile.micro_batch
+    number = -(-batch // size)
+    if profile.train.effective_batch is not None and number % processes:
+        idle, lack = processes - number % processes, "none" if number < processes else "one less"
+        why = f"{batch} sequences a step make {number} micro-batches of at most {size}: {idle} of {processes} processes"
+        yield _warning("hardware.num_processes", f"{why} get{'s' if idle == 1 else ''} {lack}", "The loss is the same.")
 
 
 def _long_warm_up(profile: Profile, amounts: RunAmounts) -> Iterator[ProfileFault]:

@@ -35,6 +35,10 @@ class TrainSection(Section):
     gradient_accumulation_steps: int = weights(1, ge=1)
     """Micro-batches per step. Effective batch = per_device_train_batch_size x this x hardware.num_processes."""
 
+    effective_batch: int | None = weights(None, ge=1)
+    """Sequences per step over all processes, whatever gradient_accumulation_steps says. A run that goes on with another
+    hardware.num_processes keeps its own. Default: that product."""
+
     learning_rate: float = weights(2e-4, ge=0)
     """Peak learning rate."""
 

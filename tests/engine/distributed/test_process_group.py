@@ -11,19 +11,29 @@ from ftui.engine.distributed import process_group
 from ftui.engine.distributed.process_group import _buckets, join
 from ftui.engine.system.device import Hardware
 from ftui.errors import HardwareError, ProfileError
+from ftui.profile.schema import Profile
+
+
+def of_processes(number: int) -> Profile:
+    tables = {"run": {"stage": "sft", "name": "mine"}, "model": {"name_or_path": "a/b"}, "data": {"train": "r"}}
+    return Profile.model_validate(tables | {"hardware": {"num_processes": number}})
+
 
 GPU = Hardware(torch.device("cuda"), "bf16", 1, "one GPU", None)
 
 
-@pytest.mark.parametrize(("device", "gpus", "words"), [("cuda", 1, "1 GPUs"), ("mps", 0, "one MPS device")])
+@pytest.mark.parametrize(
+    ("device", "gpus", "words"), [("cuda", 2, "2 GPUs"), ("cuda", 1, "1 GPU:"), ("mps", 0, "one MPS device")]
+)
 def test_more_processes_than_devices_are_refused(
     device: str, gpus: int, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before they try to meet: the ranks without a GPU would never come."""
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setattr(process_group, "num_nvidia_gpus", lambda: gpus)
-    with pytest.raises(HardwareError, match=words):
-        join(replace(GPU, device=torch.device(device)), 2)
+    with pytest.raises(HardwareError, match=words) as caught:
+        join(replace(GPU, device=torch.device(device)), of_processes(4))
+    assert f"`ftui resume mine --set hardware.num_processes={gpus or 1}`" in caught.value.hint
 
 
 @pytest.mark.parametrize(("started", "wanted"), [("2", 1), ("1", 2), ("2", 3)])
@@ -32,7 +42,7 @@ def test_other_ranks_than_the_profile_asks_for_are_refused(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", started)
     with pytest.raises(ProfileError, match=f"{wanted}, but {started} were started"):
-        join(GPU, wanted)
+        join(GPU, of_processes(wanted))
 
 
 @given(st.lists(st.tuples(st.integers(1, 9), st.sampled_from([torch.float32, torch.bfloat16])), max_size=12))

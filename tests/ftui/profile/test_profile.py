@@ -8,7 +8,8 @@ from ftui.cli.dry_run import value_lines
 from ftui.errors import ProfileError, UsageError
 from ftui.profile.layers import ProfileLayer, ResolvedProfile, resolve
 from ftui.profile.reference import reference
-from ftui.profile.serialize import fingerprint, flat_values, to_toml, weights_difference
+from ftui.profile.schema import Profile
+from ftui.profile.serialize import fingerprint, flat_values, keep_batch, to_toml, weights_difference
 
 BASE = """\
 [run]
@@ -211,6 +212,48 @@ def test_only_what_affects_the_weights_is_a_difference(path: Path) -> None:
     new = read(path, "[train]\nlearning_rate = 1e-3\n[adapter]\nr = 8\n").profile
     assert weights_difference(old, new) == ["adapter.r: 16 -> 8", "train.learning_rate: 0.0002 -> 0.001"]
     assert fingerprint(new) != fingerprint(old)
+
+
+@pytest.mark.parametrize(
+    ("begun", "asked", "batch", "micro_batch", "accumulation"),
+    [  # keys of the run's own profile and of what is asked for; examples of a step, of a micro-batch, and its passes
+        ("2 1 2", "2 1 1", 4, 2, 2),  # micro-batch, accumulation, processes
+        ("2 1 1", "2 1 2", 2, 1, 1),
+        ("2 1 2", "2 1 3", 4, 2, 1),
+        ("2 4 4", "2 4 3", 32, 2, 6),
+        ("8 1 1", "8 1 3", 8, 3, 1),
+        ("2 1 2", "2 2 1", 4, 2, 2),  # the same batch, divided by hand
+        ("2 1 1 4", "2 1 2", 4, 2, 1),  # back again, by the profile it began with
+        ("2 1 1 5", "2 1 3", 5, 2, 1),
+        ("2 1 1 5", "2 1 3 5", 5, 2, 1),
+    ],
+)
+def test_another_number_of_processes_shares_the_same_batch(
+    begun: str, asked: str, batch: int, micro_batch: int, accumulation: int, path: Path
+) -> None:
+    def of(numbers: str) -> Profile:
+        size, steps, processes, *own = numbers.split()
+        keys = [f"train.per_device_train_batch_size={size}", f"train.gradient_accumulation_steps={steps}"]
+        keys += [f"hardware.num_processes={processes}", *(f"train.effective_batch={n}" for n in own)]
+        return read(path, "", *keys).profile
+
+    old = of(begun)
+    new = keep_batch(old, of(asked))
+    assert (new.effective_batch, new.micro_batch, new.accumulation) == (batch, micro_batch, accumulation)
+    assert new.hardware.num_processes == of(asked).hardware.num_processes
+    assert weights_difference(old, new) == [] and fingerprint(old) == fingerprint(new)
+    assert keep_batch(new, old) == old and keep_batch(old, new) == new
+
+
+@pytest.mark.parametrize("asked", ["4 1 1", "2 3 1", "2 1 1 6"])
+def test_a_batch_that_is_asked_for_is_a_difference(asked: str, path: Path) -> None:
+    size, steps, processes, *own = asked.split()
+    keys = [f"train.per_device_train_batch_size={size}", f"train.gradient_accumulation_steps={steps}"]
+    keys += [f"hardware.num_processes={processes}", *(f"train.effective_batch={n}" for n in own)]
+    old = read(path, "", "train.per_device_train_batch_size=2", "hardware.num_processes=2").profile
+    new = read(path, "", *keys).profile
+    assert keep_batch(old, new) == new
+    assert weights_difference(old, new) and fingerprint(old) != fingerprint(new)
 
 
 def test_the_order_of_patterns_is_a_difference(path: Path) -> None:

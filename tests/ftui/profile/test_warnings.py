@@ -104,6 +104,25 @@ def test_numbers_inside_and_outside_their_range(
         assert all(re.search(r"(above|below) what is plausible.*, \S+ to \S+\. .* is usual\.$", line) for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("processes", "batch", "words"),
+    [
+        (2, None, ""),
+        (2, 8, ""),
+        (3, 12, ""),
+        (3, 4, "4 sequences a step make 2 micro-batches of at most 2: 1 of 3 processes gets none"),
+        (4, 6, "4 processes"),
+        (2, 6, "6 sequences a step make 3 micro-batches of at most 2: 1 of 2 processes gets one less"),
+        (8, 3, "3 micro-batches of at most 1: 5 of 8 processes get none"),
+    ],
+)
+def test_a_batch_that_processes_cannot_share_evenly_is_told(processes: int, batch: int | None, words: str) -> None:
+    train = {"per_device_train_batch_size": 2, "effective_batch": batch}
+    lines = warning_lines(find_warnings(profile(train=train, hardware={"num_processes": processes})))
+    told = [line for line in lines if line.startswith("hardware.num_processes")]
+    assert bool(told) == bool(words) and all(words in line for line in told)
+
+
 def test_the_numbers_of_a_curriculums_stages_are_looked_at() -> None:
     whole = profile(curriculum=({"learning_rate": 1e-4}, {"learning_rate": 3.0}, {"num_train_epochs": 300}))
     assert warned(whole) == ["curriculum.1.learning_rate", "curriculum.2.num_train_epochs"]

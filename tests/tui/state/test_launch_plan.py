@@ -173,6 +173,20 @@ def test_other_conduct_goes_on_with_the_same_run(path: Path, parked: Run) -> Non
     assert stored_profile(run).checkpoint.save_steps == 7
 
 
+@pytest.mark.parametrize(("checkpoint", "act", "is_fork"), [(None, "resume", False), (8, "fork", False)])
+def test_another_number_of_processes_goes_on_with_the_same_batch(
+    parked: Run, checkpoint: int | None, act: str, is_fork: bool
+) -> None:
+    batch = stored_profile(parked).effective_batch
+    plan, run = happens(LaunchOptions(run=parked, checkpoint=checkpoint, overrides=("hardware.num_processes=2",)))
+    assert plan.act == act and plan.resolved.profile == stored_profile(run)
+    assert stored_profile(run).effective_batch == batch and stored_profile(run).hardware.num_processes == 2
+    assert [value.name for value in changed(plan)] == ["train.effective_batch", "hardware.num_processes"]
+    assert run.read_facts().fork is is_fork
+    if act == "resume":
+        assert plan.notes[0].startswith(f"A step keeps its {batch} sequences")
+
+
 def test_other_weights_make_a_child_run(path: Path, parked: Run) -> None:
     for options in (
         LaunchOptions(run=parked, overrides=("train.seed=7",)),
