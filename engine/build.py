@@ -21,12 +21,15 @@ from .models.load_model import load_model
 from .models.methods import apply_method, storage_dtype
 from .models.model_parts import LossModule, ModelParts
 from .models.new_model import new_config, new_model
-from .models.performance import check_layers, disable_dropout, prepare_base, prepare_trained
+from .models.performance import check_layers, decoder_layers, disable_dropout, prepare_base, prepare_trained
 from .models.quantization import keep_layout, quantized_loading
 from .models.special_tokens import check_new_tokens, fit_embeddings
 from .models.starting_point import StartingPoint
 from .models.tokenizer import end_padding, tokenizer_fingerprint
 from .objectives import make_objective
+from .offload.base_layers import base_on_host
+from .offload.host_state import keep_state_on_host
+from .offload.stored_activations import offload_activations
 from .optim.optimizer import make_optimizer
 from .runtime.event_writer import EventWriter
 from .system.device import Hardware
@@ -63,13 +66,15 @@ def prepare_model(model: Any, profile: Profile, hardware: Hardware, start: Start
     """A base model, loaded or new, as it is trained."""
     settle_groups(hardware)
     settle_joined_rows()
-    check_layers(model, profile.train)
+    check_layers(model, profile.train, in_turn="base" in profile.hardware.offload)
     prepare_base(model, profile.train)
     trained = apply_method(model, profile, hardware, start)
     if profile.run.stage in COMPARING_STAGES:  # two answers, or model and reference, must lack the same units: none
         disable_dropout(trained)
     check_new_tokens(trained, start.new_token_ids)
     prepare_trained(trained, profile.train)
+    if profile.train.activation_offload:
+        offload_activations(trained)
     return trained
 
 
@@ -84,11 +89,15 @@ def assemble(profile: Profile, data: TrainingData, model: Any, hardware: Hardwar
         accelerator = Accelerator(cpu=hardware.device.type == "cpu")
     objective = make_objective(profile)
     model.train()
-    module = accelerator.prepare_model(LossModule(model, objective, hardware))
+    layers = decoder_layers(model) if "base" in profile.hardware.offload else []
+    with base_on_host(layers, hardware.device):
+        module = accelerator.prepare_model(LossModule(model, objective, hardware))
     if not ranks.is_leader:
         seed_everything(rank_seed(profile.train.seed, ranks.rank))  # the same weights, but dropout of its own
-    layout = choose_layout(model, profile, hardware)
-    return ModelParts(model, module, objective, make_optimizer(model, profile.train), hardware, layout)
+    optimizer = make_optimizer(model, profile.train)
+    if "state" in profile.hardware.offload:
+        keep_state_on_host(optimizer)
+    return ModelParts(model, module, objective, optimizer, hardware, choose_layout(model, profile, hardware))
 
 
 def describe_provenance(

@@ -60,7 +60,7 @@ def check_profile(
     if adapter is not None and vocabulary is not None:
         check_tokens(adapter, *vocabulary)
     made = make_meta_model(profile, folder_or_config, hardware, adapter, vocabulary)
-    check_layers(made.base, profile.train)
+    check_layers(made.base, profile.train, in_turn="base" in profile.hardware.offload)
     return made
 
 

@@ -70,11 +70,12 @@ def _check_compiler(hardware: Hardware) -> None:
         )
 
 
-def check_layers(model: PreTrainedModel, train: TrainSection) -> None:
-    """Refuse what makes nothing faster in this model.
+def check_layers(model: PreTrainedModel, train: TrainSection, *, in_turn: bool = False) -> None:
+    """Refuse what makes nothing faster or smaller in this model. `in_turn`: its layers come to the device one by one.
 
     Raises:
-        ModelError: Liger does not know its type (where it is installed), or it has no layers that could be compiled.
+        ModelError: Liger does not know its type (where it is installed), or it has no layers that could be compiled,
+            recomputed or brought.
     """
     if train.use_liger_kernel and is_liger_kernel_available():
         kind = model.config.model_type
@@ -83,17 +84,22 @@ def check_layers(model: PreTrainedModel, train: TrainSection) -> None:
             raise ModelError(
                 f"Liger has no kernels for models of type {kind}.", hint="Set train.use_liger_kernel = false."
             )
-    if train.torch_compile and not _layers(model):
+    if train.torch_compile and not decoder_layers(model):
         raise ModelError("This model has no layers that could be compiled.", hint="Set train.torch_compile = false.")
+    if in_turn and not decoder_layers(model):
+        raise ModelError(
+            "This model has no layers that could come to the GPU one at a time.", hint='Set hardware.offload = "none".'
+        )
     details = train.activation_checkpointing_kwargs
-    if details is not None and details.num_layers is not None and not _layers(model):
+    if details is not None and details.num_layers is not None and not decoder_layers(model):
         raise ModelError(
             "This model recomputes the activations of all its layers or of none.",
             hint="Leave out train.activation_checkpointing_kwargs.num_layers.",
         )
 
 
-def _layers(model: torch.nn.Module) -> list[GradientCheckpointingLayer]:
+def decoder_layers(model: torch.nn.Module) -> list[GradientCheckpointingLayer]:
+    """The layers of a model, in their order; empty where transformers does not mark them."""
     return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
 
 
@@ -106,7 +112,7 @@ def prepare_base(model: PreTrainedModel, train: TrainSection) -> None:
         every = 1 if details is None else details.every_n_layers
         model.activation_checkpointing_enable({"use_reentrant": False}, every_n_layers=every)
         if details is not None and details.num_layers is not None:
-            for layer in _layers(model)[details.num_layers :]:
+            for layer in decoder_layers(model)[details.num_layers :]:
                 layer.gradient_checkpointing = False
         # Gradients of the embeddings' output are for reentrant checkpoints: they would flow through frozen layers.
         model.disable_input_require_grads()
@@ -122,7 +128,7 @@ def prepare_trained(model: Any, train: TrainSection) -> None:
         activate_neftune(model, train.neftune_noise_alpha)
     if not train.torch_compile:
         return
-    for layer in _layers(model):
+    for layer in decoder_layers(model):
         layer.compile(dynamic=True, backend=BACKEND)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from ..offload.host_state import fill, is_on_host
 from .optimizer import allocate_state
 
 
@@ -80,6 +81,8 @@ def load(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor], pla
     if plain.get("kind", kind_of(optimizer)) != kind_of(optimizer):
         return allocate_state(optimizer)
     state_dict = nest_state(tensors, plain)
+    if is_on_host(optimizer):
+        return fill(optimizer, state_dict)
     if not hasattr(optimizer, "init_state"):
         settings = [{name: value for name, value in g.items() if name != "params"} for g in optimizer.param_groups]
         optimizer.load_state_dict(state_dict)

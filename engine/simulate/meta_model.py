@@ -108,7 +108,10 @@ def make_meta_model(
         if vocabulary is not None:
             fit_embeddings(base, *vocabulary)
         start = StartingPoint(Path("base"), None, adapter, new_ids)
-        plain = profile.train.model_copy(update={"torch_compile": False, "use_liger_kernel": False})
+        others = {"torch_compile": False, "use_liger_kernel": False}
+        if hardware.device.type == "cpu":  # which stores in host memory anyway
+            others["activation_offload"] = False
+        plain = profile.train.model_copy(update=others)
         model = prepare_model(base, profile.model_copy(update={"train": plain}), hardware, start)
     return MetaModel(model.train(), base, config, hardware, masks)
 

@@ -11,7 +11,7 @@ from ftui.profile.sections.adapter import AdapterSection
 from ftui.profile.sections.curriculum import CurriculumStage
 from ftui.profile.sections.data import DataSection
 from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
-from ftui.profile.sections.fields import Section, conduct, tuple_of_list, weights
+from ftui.profile.sections.fields import Section, conduct, one_or_list, tuple_of_list, weights
 from ftui.profile.sections.model import ModelSection
 from ftui.profile.sections.preference import PAIR_STAGES, PreferenceSection
 from ftui.profile.sections.push_target import PushSection
@@ -59,7 +59,10 @@ class LogSection(Section):
     @field_validator("report_to", mode="before")
     @classmethod
     def _one_or_none(cls, given: Any) -> Any:
-        return (given,) if isinstance(given, str) else tuple_of_list(given)
+        return one_or_list(given)
+
+
+Offloaded = Literal["base", "state"]
 
 
 class HardwareSection(Section):
@@ -78,6 +81,10 @@ class HardwareSection(Section):
     """What the processes divide among them instead of each having all of it: `none`; `state`, the optimizer's state and
     the gradients; `all`, the weights too. Beside an adapter `all` divides the frozen base; the adapter stays whole."""
 
+    offload: tuple[Offloaded, ...] = conduct(())
+    """What lies in host memory and comes to the GPU when it is needed: `base` (the frozen layers of the model, one at a
+    time), `state` (the optimizer's moments), or a list of both. The losses stay the same, steps become slower."""
+
     price_per_hour: float | None = conduct(None, ge=0)
     """Price of one card in dollars per hour, for estimates. Default: your table of prices, else ftui's."""
 
@@ -85,6 +92,11 @@ class HardwareSection(Section):
     @classmethod
     def _none_is_a_choice(cls, shard: Any) -> Any:
         return "none" if shard is None else shard  # elsewhere "none" turns a key off, and arrives as None
+
+    @field_validator("offload", mode="before")
+    @classmethod
+    def _one_or_none(cls, given: Any) -> Any:
+        return one_or_list(given)
 
 
 class HealthSection(Section):

@@ -32,7 +32,9 @@ class RunAmounts:
 
 def find_warnings(profile: Profile, amounts: RunAmounts | None = None) -> list[ProfileFault]:
     """All of them, without origins; those on amounts where these are known."""
-    warnings = [*find_implausible(profile), *_slow_precision(profile), *_idle_processes(profile)]
+    warnings = [*find_implausible(profile)]
+    for check_values in (_slow_precision, _idle_processes, _idle_offload):
+        warnings += check_values(profile)
     if amounts is not None:
         for check in (_long_warm_up, _many_steps, _large_batch, _many_epochs, _periods_beyond_the_run):
             warnings += check(profile, amounts)
@@ -62,6 +64,17 @@ def _idle_processes(profile: Profile) -> Iterator[ProfileFault]:
         idle, lack = processes - number % processes, "none" if number < processes else "one less"
         why = f"{batch} sequences a step make {number} micro-batches of at most {size}: {idle} of {processes} processes"
         yield _warning("hardware.num_processes", f"{why} get{'s' if idle == 1 else ''} {lack}", "The loss is the same.")
+
+
+def _idle_offload(profile: Profile) -> Iterator[ProfileFault]:
+    if profile.hardware.device != "cpu":
+        return
+    for key, is_on in (
+        ("hardware.offload", profile.hardware.offload),
+        ("train.activation_offload", profile.train.activation_offload),
+    ):
+        if is_on:
+            yield _warning(key, "a CPU computes in host memory: it costs time there and frees none", "Leave it out.")
 
 
 def _long_warm_up(profile: Profile, amounts: RunAmounts) -> Iterator[ProfileFault]:

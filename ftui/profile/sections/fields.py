@@ -40,6 +40,11 @@ def tuple_of_list(given: object) -> object:
     return () if given is None else tuple(given) if isinstance(given, list) else given
 
 
+def one_or_list(given: object) -> object:
+    """The same of a list that may be written as its only element."""
+    return (given,) if isinstance(given, str) else tuple_of_list(given)
+
+
 def affects_weights(field: FieldInfo) -> bool:
     """Whether the key was declared with `weights`."""
     extra = field.json_schema_extra

@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from pydantic import field_validator
 
-from ftui.profile.sections.fields import Section, weights
+from ftui.profile.sections.fields import Section, conduct, weights
 from ftui.profile.sections.optimizers import OptimArgs, Optimizer
 from ftui.profile.sections.schedulers import NOT_OFFERED, Scheduler, SchedulerKwargs
 
@@ -88,6 +88,10 @@ class TrainSection(Section):
     activation_checkpointing_kwargs: ActivationCheckpointingKwargs | None = weights(None)
     """`{ every_n_layers = 2 }` recomputes the activations of every second layer only, `{ num_layers = 8 }` those of the
     first 8: each layer that is not recomputed saves a third of its time, and takes memory instead."""
+
+    activation_offload: bool = conduct(False)
+    """Keep in host memory what layers store for the backward pass (with activation_checkpointing: their inputs). The
+    losses stay the same; each byte goes to the host and comes back once a step."""
 
     torch_compile: bool = weights(False)
     """Compile the layers for training: slower start, faster steps. Needs a C++ compiler; a resume is not EXACT."""

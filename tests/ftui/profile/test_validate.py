@@ -91,6 +91,20 @@ CONTRADICTIONS = (
         "hardware.shard = 'all'\nhardware.num_processes = 2\nadapter.use_dora = true\nadapter.bias = 'all'",
         ("shard and use_dora", "shard and bias"),
     ),
+    ("hardware.offload = 'base'\nadapter.method = 'full'\ntrain.activation_checkpointing = true", ("freezes none",)),
+    ("hardware.offload = ['base', 'state']", ("needs activation_checkpointing: else",)),
+    (
+        "hardware.offload = 'base'\ntrain.activation_checkpointing = true\n"
+        "train.activation_checkpointing_kwargs = {num_layers = 3}",
+        ("needs activation_checkpointing of all layers",),
+    ),
+    (
+        "hardware.offload = 'base'\ntrain.activation_checkpointing = true\ntrain.torch_compile = true\n"
+        "adapter.load_in_8bit = true",
+        ("keeps a copy of 8-bit weights", "do not take weights that come and go"),
+    ),
+    ("hardware.offload = 'state'\ntrain.optim = 'adamw_8bit'", ("comes from bitsandbytes",)),
+    ("train.activation_offload = true\ntrain.torch_compile = true", ("cannot be offloaded",)),
     ("train.bf16 = true\ntrain.fp16 = true", ("contradict each other", "contradict each other")),
     ("train.activation_checkpointing_kwargs = {every_n_layers = 2}", ("needs activation_checkpointing = true",)),
     (

@@ -128,6 +128,14 @@ def test_the_numbers_of_a_curriculums_stages_are_looked_at() -> None:
     assert warned(whole) == ["curriculum.1.learning_rate", "curriculum.2.num_train_epochs"]
 
 
+@pytest.mark.parametrize(("device", "is_told"), [("cpu", True), ("auto", False), ("cuda", False)])
+def test_offloading_what_lies_in_host_memory_already(device: str, is_told: bool) -> None:
+    train = {"activation_checkpointing": True, "activation_offload": True}
+    given = profile(train=train, hardware={"device": device, "offload": ["base", "state"]})
+    keys = [line.partition(":")[0] for line in warning_lines(find_warnings(given, amounts()))]
+    assert keys == (["hardware.offload", "train.activation_offload"] if is_told else [])
+
+
 @pytest.mark.parametrize("tier", [None, *tier_names()])
 def test_nothing_that_ships_is_doubted(tier: str | None) -> None:
     for preset in shipped_presets():
