@@ -1,13 +1,14 @@
 """What a tracker gets, under the names that transformers' Trainer gives it."""
 
 from ftui.runs.events import EvaluationDone, Step, Telemetry
+from ftui.runs.state import communication_share, own_seconds, slowest_rank
 
 Values = dict[str, float]
 
 
 def step_values(record: Step) -> Values:
     """The measured values of a step: loss in nats a token, memory in bytes. NaN where one was not finite."""
-    values = {
+    values: dict[str, float | None] = {
         "train/loss": record.loss,
         "train/grad_norm": record.grad_norm,
         "train/learning_rate": record.learning_rate,
@@ -17,6 +18,13 @@ def step_values(record: Step) -> Values:
         "train/tokens_per_second": record.tokens_per_second,
         "train/memory": record.memory,
     }
+    if (ranks := record.ranks) is not None:
+        slowest, _ = slowest_rank(ranks)
+        values |= {
+            "train/slowest_rank": slowest,
+            "train/slowest_rank_seconds": own_seconds(ranks)[slowest],
+            "train/communication_share": communication_share(ranks),
+        }
     extras = {f"train/{name}": value for name, value in record.extras.items()}
     return _drop_unmeasured(extras | values, record.non_finite)
 

@@ -13,9 +13,9 @@ import msgspec
 
 from ftui.errors import FINISHED, INTERRUPTED, DiskError
 from ftui.runs import describe
-from ftui.runs.events import AnyRecord
+from ftui.runs.events import AnyRecord, Step
 from ftui.runs.run_folder import Run, find_run
-from ftui.runs.state import RunState, ended_badly
+from ftui.runs.state import RunState, ended_badly, rank_words
 from ftui.runs.status import Offsets, Status, Watch, is_running, judge, read_status
 from ftui.supervisor.spawn import ensure_supervised
 from ftui.system.files import open_plain, read_plain
@@ -131,6 +131,8 @@ class Course:
         if self._is_cut:
             state = msgspec.structs.replace(state, tokens_ahead=None)
         lines += describe.step_lines(record, state, state.logging_steps or self._logging_steps)
+        if isinstance(record, Step) and record.ranks and lines:
+            lines.append(f"  {rank_words(record.ranks)}")
         return self._stamp(record.time, lines) if lines else []
 
     def _stamp(self, seconds: float, lines: list[str]) -> list[str]:

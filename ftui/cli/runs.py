@@ -14,12 +14,13 @@ from ftui.errors import UsageError
 from ftui.measures import MEASURES
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
-from ftui.runs.state import RunState, disk_trouble, eta_seconds, phase_word, read_losses
+from ftui.runs.state import RunState, disk_trouble, eta_seconds, own_seconds, phase_word, rank_words, read_losses
 from ftui.runs.status import Status, is_running, list_order, read_status
 from ftui.supervisor.spawn import ensure_supervised
 from ftui.system.process_id import is_alive
 from ftui.text import escape_document, shown
 
+RANKS_LISTED = 16
 HEADINGS = ("run", "phase", "step", "train loss", "eval loss", "tokens/s", "age")
 
 
@@ -133,6 +134,7 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     yield "memory", units.size(state.memory)
     if (micro_batch := describe.micro_batch(state)) is not None:
         yield "micro-batch", micro_batch
+    yield from _ranks(state)
     yield "time left", units.duration(eta_seconds(state) if is_running(status) else None)
     newest = state.newest_checkpoint
     yield "checkpoint", f"step {newest.step}" if newest else "none"
@@ -192,6 +194,20 @@ def _measures(state: RunState) -> Iterator[tuple[str, str]]:
         ]
         if texts:
             yield measure.words, ", ".join(texts)
+
+
+def _ranks(state: RunState) -> Iterator[tuple[str, str]]:
+    """Where the time of the newest step went, by rank: a line for each, of many ranks those that took longest."""
+    if (ranks := state.ranks) is None:
+        return
+    yield "ranks", rank_words(ranks)
+    own = own_seconds(ranks)
+    slow = sorted(range(len(own)), key=own.__getitem__)[-RANKS_LISTED:]
+    for rank in sorted(slow):
+        figures = ((ranks.passes, "passes"), (ranks.data, "rows"), (ranks.communication, "communication"))
+        yield "", f"rank {rank}: " + ", ".join(f"{of_ranks[rank]:.3f} s {word}" for of_ranks, word in figures)
+    if len(own) > len(slow):
+        yield "", f"and {len(own) - len(slow)} ranks that were faster"
 
 
 def _process(pid: int, alive: bool) -> str:

@@ -13,8 +13,8 @@ from ftui.system.process_id import Identity
 FORM = 1
 
 Phase = Literal[
-    "queued", "starting", "preparing", "loading", "training", "evaluating", "saving", "held",
-    "parked", "finished", "stopped", "failed", "lost",
+    "queued", "starting", "preparing", "loading", "training", "evaluating", "saving", "held", "parked", "finished",
+    "stopped", "failed", "lost",
 ]  # fmt: skip
 Reproducibility = Literal["EXACT", "SAME STATE", "NOT EXACT"]
 
@@ -362,9 +362,10 @@ SupervisorRecord = EngineStarted | Adopted | Stalled | EngineEnded | Restarting 
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One GPU as NVML tells it; `None` where the driver hides a value (inside a container, under MIG)."""
+    """One GPU as NVML tells it; `None` where the driver hides a value. `rank`: which one of the run is on it."""
 
     name: str
+    rank: int | None = None
     memory_used: int | None = None
     memory_total: int | None = None
     utilization: float | None = None
@@ -373,10 +374,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Telemetry(Record, frozen=True, tag="telemetry"):
-    """One sample of a machine: memory in bytes, utilization 0..1. `None` where a value is hidden.
-
-    `node`: its number among the machines of the run, 0 is that of rank 0; `host`: its name, where there are several.
-    """
+    """One sample of machine `node` of a run (0: of rank 0; `host`, where there are several): bytes, shares of 1."""
 
     node: int = 0
     host: str = ""

@@ -1,5 +1,6 @@
 """What a run has come to, as one frozen value. ftui/runs/reduce.py makes it from the run's records."""
 
+from statistics import median_low
 from typing import Literal
 
 import msgspec
@@ -215,6 +216,33 @@ def read_losses(state: RunState) -> Losses:
     not_finite = {"train": "loss" in state.non_finite, "eval": last is not None and last.loss is None}
     names = [name for name, bad in not_finite.items() if bad]
     return Losses(state.loss, last.loss if last else None, last.step if last else None, names)
+
+
+def own_seconds(ranks: RankSeconds) -> list[float]:
+    """How long each rank was at work in a step by itself: what the others waited for."""
+    return [passes + data for passes, data in zip(ranks.passes, ranks.data, strict=True)]
+
+
+def slowest_rank(ranks: RankSeconds) -> tuple[int, float]:
+    """The rank that took longest by itself, and how much longer than the median rank, as a share.
+
+    Of an even number of ranks the median is the faster one of the middle two.
+    """
+    own = own_seconds(ranks)
+    usual = median_low(own)
+    return max(range(len(own)), key=own.__getitem__), max(own) / usual - 1 if usual else 0.0
+
+
+def communication_share(ranks: RankSeconds) -> float:
+    """The share of all ranks' time in a step that was waiting for others, or sending."""
+    exchanged = sum(ranks.communication)
+    return exchanged / (exchanged + sum(own_seconds(ranks)) or 1.0)
+
+
+def rank_words(ranks: RankSeconds) -> str:
+    """`rank 3 slowest (+12%), 18% in communication`."""
+    rank, more = slowest_rank(ranks)
+    return f"rank {rank} slowest (+{more:.0%}), {communication_share(ranks):.0%} in communication"
 
 
 def with_pause(state: RunState, begin: float, end: float) -> RunState:

@@ -1,5 +1,6 @@
 """What the machine is doing, as the supervisor samples it. A value that is hidden is `None`, never 0."""
 
+import os
 import time
 from typing import Any
 
@@ -16,10 +17,11 @@ _TEMPERATURE_OF_THE_GPU = 0  # NVML_TEMPERATURE_GPU
 class Sampler:
     """Looks at the hardware and at one engine process. `close()` lets go of NVML."""
 
-    def __init__(self, engine_pid: int) -> None:
+    def __init__(self, engine_pid: int, ranks: range = range(1)) -> None:
+        """`ranks`: those of the run on this machine."""
         self._engine_pid = engine_pid
         self._cgroup = cgroup_folder()
-        self._gpus = Gpus()
+        self._gpus = Gpus(ranks)
         psutil.cpu_percent()  # utilisation is counted from the call before: the first answer means nothing
         self._last_look = time.monotonic()
 
@@ -65,26 +67,40 @@ def resident_memory(pid: int) -> int | None:
 
 
 class Gpus:
-    """The GPUs the driver shows; a value that it hides is `None`."""
+    """The GPUs the driver shows; a value that it hides is `None`. `ranks`: those of the run, each on a GPU it sees.
 
-    def __init__(self) -> None:
+    Which GPU that is, is told by CUDA_VISIBLE_DEVICES as `start_engine` deals it out: numbers are the driver's, as in
+    `list_visible`.
+    """
+
+    def __init__(self, ranks: range = range(1)) -> None:
         self._driver = Driver()
+        names = os.environ.get("CUDA_VISIBLE_DEVICES")
+        numbers = (str(number) for number in range(len(self._driver.handles)))
+        visible = list(numbers) if names is None else [name.strip() for name in names.split(",") if name.strip()]
+        self._ranks = dict(zip(visible, ranks, strict=False))
 
     def sample(self) -> list[Gpu]:
         """One value for each GPU: bytes, utilization 0..1, degrees Celsius, watts."""
-        return [self._gpu(handle) for handle in self._driver.handles]
+        return [self._gpu(index, handle) for index, handle in enumerate(self._driver.handles)]
 
     def close(self) -> None:
         """Shut NVML down."""
         self._driver.close()
 
-    def _gpu(self, handle: Any) -> Gpu:
+    def _rank(self, index: int, handle: Any) -> int | None:
+        uuid = self._driver.ask("nvmlDeviceGetUUID", handle) or ""
+        fits = (rank for name, rank in self._ranks.items() if name == str(index) or (uuid and uuid.startswith(name)))
+        return next(fits, None)
+
+    def _gpu(self, index: int, handle: Any) -> Gpu:
         ask = self._driver.ask
         used_bytes, total_bytes = self._driver.memory(handle)
         rates = ask("nvmlDeviceGetUtilizationRates", handle)
         milliwatts = ask("nvmlDeviceGetPowerUsage", handle)
         return Gpu(
             name=ask("nvmlDeviceGetName", handle) or "GPU",
+            rank=self._rank(index, handle),
             memory_used=used_bytes,
             memory_total=total_bytes,
             utilization=None if rates is None else rates.gpu / 100,

@@ -8,7 +8,16 @@ import pytest
 
 from ftui.runs.checkpoint_folders import MANIFEST, Manifest, publish, read_manifest
 from ftui.runs.curves import CurveReader, Curves
-from ftui.runs.events import Adopted, EngineStarted, EvaluationDone, RunOpened, Step
+from ftui.runs.events import (
+    Adopted,
+    EngineStarted,
+    EvaluationDone,
+    Gpu,
+    RankSeconds,
+    RunOpened,
+    Step,
+    Telemetry,
+)
 from ftui.runs.journal import Tail, encode
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status, Watch
@@ -120,6 +129,39 @@ def with_rewards(run: Run) -> Run:
         path.write_bytes(b"".join(lines))
     write_summaries(run, time=stored.time, supervisor=stored.supervisor)
     return run
+
+
+def with_ranks(run: Run, size: int, *, cards: bool = False) -> Run:
+    """The recorded run as if `size` ranks had trained it, the last but one slower; the figures are made up.
+
+    `cards`: each on a card of its own, and the machine has one more.
+    """
+    stored = msgspec.json.decode(run.status.read_bytes(), type=Status)
+    gpus = [
+        Gpu(
+            name="NVIDIA H100", rank=rank if rank < size else None, utilization=0.97 if rank < size else 0.0,
+            memory_used=64 << 30, memory_total=80 << 30, temperature=60.0 + rank, power_watts=400.0,
+        )
+        for rank in range(size + 1)
+    ]  # fmt: skip
+    for path in (run.metrics, run.telemetry):
+        lines = []
+        for record in Tail(path).read():
+            if isinstance(record, Step):
+                record = msgspec.structs.replace(record, ranks=_rank_seconds(record.step, size))
+            elif isinstance(record, Telemetry) and cards:
+                record = msgspec.structs.replace(record, gpus=gpus)
+            lines.append(encode(record))
+        path.write_bytes(b"".join(lines))
+    write_summaries(run, time=stored.time, supervisor=stored.supervisor)
+    return run
+
+
+def _rank_seconds(step: int, size: int) -> RankSeconds:
+    passes = [0.9 + 0.01 * ((step + 3 * rank) % 5) + 0.4 * (rank == size - 2) for rank in range(size)]
+    data = [0.05 * (rank == 0) for rank in range(size)]
+    whole = max(a + b for a, b in zip(passes, data, strict=True)) + 0.08
+    return RankSeconds(passes, data, [whole - a - b for a, b in zip(passes, data, strict=True)])
 
 
 def _rewards(step: int, noise: float) -> dict[str, float | None]:

@@ -1,8 +1,11 @@
 """The lower part of the live view: what happened, what the engine printed, and what became of the last request."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
+from typing import Literal
+
+from msgspec.structs import replace
 
 from ..render.spans import Frame, Line, clipped, spread, width_of
 from ..state.history import Event
@@ -11,6 +14,16 @@ from .columns import GAP, Column, share_width
 
 SIDE_BY_SIDE = 150  # columns from which both panes are shown at once
 SIDE = 60  # columns: the least of each then
+
+
+Shows = Literal["events", "log", "ranks"]
+
+
+def next_pane(shows: Shows, *, with_ranks: bool, width: int) -> Shows:
+    """What comes after it; the log has no turn of its own where it stands beside the events."""
+    order: list[Shows] = ["events"] if width >= SIDE_BY_SIDE else ["events", "log"]
+    order += ["ranks"] if with_ranks else []
+    return order[(order.index(shows) + 1) % len(order)] if shows in order else "events"
 
 
 def rule(frame: Frame, title: str, request: SentRequest | None) -> Line:
@@ -43,13 +56,21 @@ def log(lines: Sequence[str], height: int) -> list[Line]:
 
 
 def pane(
-    frame: Frame, history: Sequence[Event], lines: Sequence[str], request: SentRequest | None, *, show_log: bool
+    frame: Frame,
+    history: Sequence[Event],
+    lines: Sequence[str],
+    request: SentRequest | None,
+    ranks: Callable[[Frame], list[Line]],
+    *,
+    shows: Shows,
 ) -> list[Line]:
-    """Events or log under a rule; both, side by side, where there is room."""
+    """Events, log or ranks under a rule; events and log side by side, where there is room."""
     height = frame.height - 1
+    if shows == "ranks":
+        return [rule(frame, "ranks", request), *ranks(replace(frame, height=height))]
     if frame.width < SIDE_BY_SIDE:
-        body = log(lines, height) if show_log else events(frame, history, height)
-        return [rule(frame, "log" if show_log else "events", request), *body]
+        body = log(lines, height) if shows == "log" else events(frame, history, height)
+        return [rule(frame, shows, request), *body]
     left, right = events(frame, history, height), log(lines, height)
     sides = [Column(SIDE, max(map(width_of, side), default=0)) for side in (left, right)]
     width, _ = share_width(sides, frame.width - GAP)

@@ -7,11 +7,12 @@ import msgspec
 
 from ftui.measures import MEASURES
 from ftui.runs.curves import Curves
-from ftui.runs.events import Gpu, Telemetry
-from ftui.runs.state import RunState
+from ftui.runs.events import Gpu, RankSeconds, Telemetry
+from ftui.runs.state import RunState, communication_share, slowest_rank
 
 from ..render.spans import Frame, Line, clipped, spread, width_of
 from .charts.spark import extent, points, recent, spark
+from .rank_lines import rank_bars
 from .wording import figure, gib, norm, rate, short
 
 GAP = 2
@@ -27,23 +28,22 @@ NUM_FIRST = 3
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """One quantity as it is drawn. `bars`: the spark but for its last bar, and that."""
+    """One quantity as it is drawn. `bars`: the spark in its styles."""
 
     name: str
     short_name: str
     value: str
     unit: str
-    bars: tuple[str, str]
+    bars: Line
     foot: str
-    style: str
 
 
 def tiles(frame: Frame, state: RunState, curves: Curves, samples: Sequence[Telemetry]) -> list[Line]:
     """Three lines: as many tiles as there is room for."""
-    gpu = samples[-1].gpus[0] if samples and samples[-1].gpus else None
+    gpu = _card(samples[-1]) if samples else None
     measures = [name for name in STYLES if name in state.extras]
     first = [name for name in measures if name != "mean_token_accuracy"][:NUM_FIRST]
-    number = 4 + (gpu is not None) + len(measures)
+    number = 4 + (gpu is not None) + (state.ranks is not None) + len(measures)
     width = max(NARROWEST, (frame.width - 2 - GAP * (number - 1)) // number)
     number = min(number, max(1, (frame.width - 2 + GAP) // (width + GAP)))
     draw = partial(_curve_tile, frame, curves, width)
@@ -59,6 +59,8 @@ def tiles(frame: Frame, state: RunState, curves: Curves, samples: Sequence[Telem
         made.append(_gpu(frame, gpu, samples, width))
         if gpu.memory_used is not None:
             made[1] = _gpu_memory(frame, gpu, state, samples, width)
+    if state.ranks is not None:
+        made.insert(1, _ranks(frame, state.ranks, width))
     own = {
         name: draw(name, MEASURES[name].words, MEASURES[name].short, figure, figure(state.extras[name]), STYLES[name])
         for name in measures
@@ -77,9 +79,12 @@ def _drawn(tile: Tile, width: int) -> tuple[Line, Line, Line]:
     if tile.unit and width >= width_of([(name, ""), (tile.value, ""), (tile.unit, "")]) + 2:
         value.append((f" {tile.unit}", "muted"))
     head = spread(width, [(name, "muted")], value)
-    body: Line = [(tile.bars[0], f"{tile.style}_dim"), (tile.bars[1], tile.style)]
-    body.append((" " * (width - len(tile.bars[0]) - len(tile.bars[1])), "text"))
-    return head, body, spread(width, [], clipped([(tile.foot, "faint")], width))
+    return head, spread(width, tile.bars), spread(width, [], clipped([(tile.foot, "faint")], width))
+
+
+def _bars(bars: tuple[str, str], style: str) -> Line:
+    """A spark but for its last bar, and that."""
+    return [(bars[0], f"{style}_dim"), (bars[1], style)]
 
 
 def _curve_tile(
@@ -98,20 +103,32 @@ def _curve_tile(
     start = curves.attempts[0].start_step if curves.attempts else 0
     bars, ends = spark(points(curves, quantity), width, frame.glyphs, start), extent(curves, quantity)
     foot = "" if ends is None else f"{write(ends[0])} {frame.glyphs.dash} {write(ends[1])}"
-    return Tile(name, short_name, value, unit, bars, foot, style)
+    return Tile(name, short_name, value, unit, _bars(bars, style), foot)
 
 
 def _gpu_memory(frame: Frame, gpu: Gpu, state: RunState, samples: Sequence[Telemetry], width: int) -> Tile:
     """What the driver says is used, of how much, and the peak torch has reserved."""
-    used = [sample.gpus[0].memory_used if sample.gpus else None for sample in samples]
+    used = [card.memory_used for sample in samples if (card := _card(sample)) is not None]
     value = gib(gpu.memory_used) + (f"/{gpu.memory_total / 2**30:.0f}" if gpu.memory_total else "")
     foot = f"peak {gib(state.memory)} GiB" if state.memory is not None else ""
-    return Tile("vram", "vram", value, "GiB", recent(used, width, frame.glyphs), foot, "good")
+    return Tile("vram", "vram", value, "GiB", _bars(recent(used, width, frame.glyphs), "good"), foot)
 
 
 def _gpu(frame: Frame, gpu: Gpu, samples: Sequence[Telemetry], width: int) -> Tile:
-    used = [sample.gpus[0].utilization if sample.gpus else None for sample in samples]
+    used = [card.utilization for sample in samples if (card := _card(sample)) is not None]
     value = "-" if gpu.utilization is None else f"{gpu.utilization:.0%}"
     figures = (gpu.temperature, "C"), (gpu.power_watts, "W")
     foot = " ".join(f"{figure:.0f} {unit}" for figure, unit in figures if figure is not None)
-    return Tile("gpu", "gpu", value, "", recent(used, width, frame.glyphs), foot, "pink")
+    return Tile("gpu", "gpu", value, "", _bars(recent(used, width, frame.glyphs), "pink"), foot)
+
+
+def _ranks(frame: Frame, ranks: RankSeconds, width: int) -> Tile:
+    """The share of time that ranks wait for each other or send, a bar for each rank's own time, and the slowest one."""
+    slowest, more = slowest_rank(ranks)
+    value, foot = f"{communication_share(ranks):.0%}", f"rank {slowest} +{more:.0%}"
+    return Tile("in communication", "comm", value, "", rank_bars(frame, ranks, width), foot)
+
+
+def _card(sample: Telemetry) -> Gpu | None:
+    """The GPU of rank 0; of older runs the first."""
+    return next((gpu for gpu in sample.gpus if gpu.rank == 0), sample.gpus[0] if sample.gpus else None)

@@ -23,7 +23,8 @@ from ftui.runs.status import is_running, only_pushes, read_status
 
 from ..drawing.charts.loss_chart import ChartSettings, Scale, change_measure, change_smoothing, chart, pan, zoom
 from ..drawing.header import header
-from ..drawing.panes import pane
+from ..drawing.panes import Shows, next_pane, pane
+from ..drawing.rank_lines import has_ranks, rank_lines
 from ..drawing.tiles import tiles
 from ..key_table import Meaning
 from ..stage import stage
@@ -41,6 +42,8 @@ FACTOR = "The planned learning rate times a factor, from now on"
 LEGEND = {
     "loss chart": "dim dots: lowest to highest loss; bright line: the loss smoothed (debiased EMA); "
     "a dim line before it: the loss of the run it is a child of",
+    "ranks": "the time of each in the newest step: passes, waiting for rows, waiting for others and sending; "
+    "the slowest is marked",
     "signs": "evaluation {evaluation}  best {best}  checkpoint {checkpoint}  epoch {epoch}  attempt {attempt}",
 }
 """What its help tells of the chart."""
@@ -84,7 +87,7 @@ class MonitorScreen(CanvasScreen[None]):
         Binding("z", "zoom(0.5)", "zoom", tooltip="Half the steps, around the newest", id="zoom-in"),
         Binding("left_square_bracket", "smooth(-1)", "less smooth", show=False, tooltip="Smooth less", id="rougher"),
         Binding("right_square_bracket", "smooth(1)", "smoother", show=False, tooltip="Smooth more", id="smoother"),
-        Binding("v", "pane", "log", tooltip="Events, or what the engine printed", id="pane"),
+        Binding("v", "pane", "log", tooltip="Events, what the engine printed, the ranks", id="pane"),
         Binding("Z", "zoom(2.0)", "zoom out", show=False, tooltip="Twice the steps", id="zoom-out"),
         Binding("left", "pan(-0.25)", "earlier", show=False, tooltip="A quarter back", id="earlier"),
         Binding("right", "pan(0.25)", "later", show=False, tooltip="A quarter on", id="later"),
@@ -103,7 +106,7 @@ class MonitorScreen(CanvasScreen[None]):
         self.settings = ChartSettings()
         self._scale = Scale()
         self._fine: Curves | None = None
-        self._shows_log = False
+        self._shows: Shows = "events"
         self._has_shown_failure = False
 
     def on_mount(self) -> None:
@@ -140,11 +143,13 @@ class MonitorScreen(CanvasScreen[None]):
         view, settings = self.run_view, self.settings
         state, curves = view.state, view.curves
         events, lines, request = view.history.events, view.log.lines, view.requests.newest
+        machines = list(view.machine.nodes.values())
+        ranks = partial(rank_lines, ranks=state.ranks, nodes=machines)
         self._draw_header()
         self.show(
             chart=lambda frame: chart(frame, curves, view.history, state, settings, self._scale, fine=self._fine),
             tiles=lambda frame: tiles(frame, state, curves, list(view.machine.samples)),
-            pane=lambda frame: pane(frame, events, lines, request, show_log=self._shows_log),
+            pane=lambda frame: pane(frame, events, lines, request, ranks, shows=self._shows),
         )
 
     @property
@@ -232,7 +237,9 @@ class MonitorScreen(CanvasScreen[None]):
     # -- what is shown
 
     def action_pane(self) -> None:
-        self._shows_log = not self._shows_log
+        view = self.run_view
+        with_ranks = has_ranks(view.state.ranks, list(view.machine.nodes.values()))
+        self._shows = next_pane(self._shows, with_ranks=with_ranks, width=self.size.width)
         self.draw()
 
     def action_log(self) -> None:

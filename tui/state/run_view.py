@@ -66,7 +66,8 @@ class RunView:
         """The GPU, or the CPU, in a few words."""
         newest = self.machine.newest
         if newest is not None and newest.gpus and not self.state.device.startswith("cpu"):
-            return newest.gpus[0].name.removeprefix("NVIDIA ")
+            card = next((gpu for gpu in newest.gpus if gpu.rank == 0), newest.gpus[0])
+            return card.name.removeprefix("NVIDIA ")
         return self.state.device.removeprefix("cpu: ").removeprefix("cuda: ")
 
     def look(self) -> bool:

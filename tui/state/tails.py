@@ -58,6 +58,8 @@ class MachineTail:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._tail: Tail | None = None
+        self.nodes: dict[int, Telemetry] = {}
+        """The newest sample of each machine of the run; `samples` are those of rank 0's."""
         self.samples: deque[Telemetry] = deque(maxlen=SAMPLES_KEPT)
 
     def look(self) -> bool:
@@ -67,7 +69,8 @@ class MachineTail:
                 return False
             self._tail = Tail(self._run.telemetry, start)
         records = [record for record in self._tail.read(PIECE) if isinstance(record, Telemetry)]
-        self.samples.extend(records)
+        self.nodes |= {record.node: record for record in records}
+        self.samples.extend(record for record in records if record.node == 0)
         return bool(records)
 
     @property

@@ -19,7 +19,7 @@ from ftui.engine.trackers.__main__ import describe_run, send_news
 from ftui.engine.trackers.position import Position, load_position, save_position
 from ftui.engine.trackers.run_reader import RunReader
 from ftui.engine.trackers.sinks import Sink, TrackedRun, open_sink
-from ftui.runs.events import Record, Sampled, Step
+from ftui.runs.events import RankSeconds, Record, Sampled, Step
 from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run, RunFacts
 from tests.support.events import make_evaluation, make_run_started, make_step
@@ -110,6 +110,7 @@ def test_a_renamed_run_is_known_to_trackers_as_before(run: Run) -> None:
 
 
 def test_every_figure_under_the_name_that_transformers_gives_it(run: Run) -> None:
+    ranks = RankSeconds([1.0, 1.5], [0.0, 0.5], [1.0, 0.0])
     write(
         run.journal,
         1,
@@ -117,10 +118,13 @@ def test_every_figure_under_the_name_that_transformers_gives_it(run: Run) -> Non
         make_evaluation(0, 3.25, seconds=2.0, extras={"rewards/margins": 0.25, "kl": None}),
         Sampled(step=0, prompt="Who?", completion="Me."),
     )
-    write(run.metrics, 1, step(1, 2.7), step(2, math.inf, extras={"rewards/margins": 0.3}))
+    write(run.metrics, 1, step(1, 2.7), step(2, math.inf, extras={"rewards/margins": 0.3}, ranks=ranks))
     with Looker(run) as looker:
         looker.look()
     found = read_back(run)
+    assert found.pop("train/slowest_rank") == [(2, 1.0)]
+    assert found.pop("train/slowest_rank_seconds") == [(2, 2.0)]
+    assert found.pop("train/communication_share") == [(2, 0.25)]
     rates = [(1, float(np.float32(1e-4))), (2, float(np.float32(2e-4)))]
     assert found.pop("train/learning_rate") == rates
     assert found["train/loss"][0] == (1, float(np.float32(2.7))) and math.isnan(found.pop("train/loss")[1][1])

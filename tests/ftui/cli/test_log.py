@@ -21,6 +21,7 @@ from ftui.runs.events import (
     EngineEnded,
     EngineStarted,
     PhaseChanged,
+    RankSeconds,
     Record,
     RunFailed,
     RunFinished,
@@ -107,6 +108,13 @@ def test_the_course_of_a_healthy_run(run: Run, append: Any) -> None:
         "step 40/40 loss 2.0000 lr 1.00e-04 grad 0.5000 900 tok/s",
         "finished at step 40/40: all 40 steps are done",
     ]
+
+
+def test_steps_of_several_ranks_name_the_slowest(run: Run, append: Any) -> None:
+    ranks = RankSeconds([1.0, 1.5], [0.0, 0.0], [0.5, 0.0])
+    append(run.metrics, *steps(range(9, 12), ranks=ranks), attempt=1)
+    lines = without_clock(printed(run))
+    assert [line.strip() for line in lines if "rank" in line] == ["rank 1 slowest (+50%), 17% in communication"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from ftui.cli import runs
 from ftui.cli.runs import print_runs, print_status
 from ftui.cli.terminal import table
-from ftui.runs.events import EngineStarted, RunFailed
+from ftui.runs.events import EngineStarted, RankSeconds, RunFailed
 from ftui.runs.run_folder import Run
 from ftui.runs.state import Evaluation, RunState
 from ftui.runs.status import Status
@@ -98,6 +98,21 @@ def test_measures_of_the_stage_are_among_the_facts(run: Run) -> None:
     facts = dict(runs.facts(run, Status(time=165.0, state=state)))
     assert facts["reward margin"] == "1.50 train, 1.20 eval (step 20), 1.25 best (step 10)"
     assert facts["chosen reward"] == "n/a train" and "perplexity" not in facts
+
+
+def test_ranks_are_among_the_facts(run: Run) -> None:
+    """Each of a few; of many those that were slowest."""
+    ranks = RankSeconds([1.0, 1.25], [0.0, 0.5], [0.75, 0.0])
+    lines = [value for _, value in runs.facts(run, Status(time=165.0, state=RunState(ranks=ranks)))]
+    first = lines.index("rank 1 slowest (+75%), 21% in communication")
+    assert lines[first + 1 : first + 3] == [
+        "rank 0: 1.000 s passes, 0.000 s rows, 0.750 s communication",
+        "rank 1: 1.250 s passes, 0.500 s rows, 0.000 s communication",
+    ]
+    many = RankSeconds([float(rank) for rank in range(40)], [0.0] * 40, [0.0] * 40)
+    lines = [value for _, value in runs.facts(run, Status(time=165.0, state=RunState(ranks=many)))]
+    assert [line[:8] for line in lines if line.startswith("rank ")][1:] == [f"rank {n}:" for n in range(24, 40)]
+    assert "and 24 ranks that were faster" in lines
 
 
 def test_an_ending_is_among_the_facts(run: Run, append: Any, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from ftui.runs.events import (
     MicroBatchChanged,
     Phase,
     PhaseChanged,
+    RankSeconds,
     RunFailed,
     RunFinished,
     RunOpened,
@@ -35,7 +36,16 @@ from ftui.runs.events import (
 )
 from ftui.runs.reduce import EVALUATIONS_KEPT, fold
 from ftui.runs.restart_policy import may_follow
-from ftui.runs.state import Evaluation, Restart, RunState, SavedCheckpoint, disk_trouble, eta_seconds, has_ended
+from ftui.runs.state import (
+    Evaluation,
+    Restart,
+    RunState,
+    SavedCheckpoint,
+    disk_trouble,
+    eta_seconds,
+    has_ended,
+    rank_words,
+)
 from tests.support.events import (
     ENGINE,
     make_checkpoint_saved,
@@ -77,6 +87,23 @@ def test_a_step_gives_every_number() -> None:
     assert (state.model, state.method, state.precision) == ("tiny", "lora", "fp32")
     assert (state.learning_rate, state.grad_norm, state.tokens_per_second) == (1e-4, 0.5, 3401.0)
     assert (state.memory, state.epoch, state.started, state.step_time) == (512, 0.1, 100.0, 103.0)
+
+
+@pytest.mark.parametrize(
+    ("passes", "data", "communication", "words"),
+    [
+        ([1.0, 1.5], [0.0, 0.0], [0.5, 0.0], "rank 1 slowest (+50%), 17% in communication"),
+        ([1.0, 1.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0], "rank 1 slowest (+100%), 33% in communication"),
+        ([1.0, 1.0], [0.0, 0.0], [0.0, 0.0], "rank 0 slowest (+0%), 0% in communication"),
+        ([0.0, 0.0], [0.0, 0.0], [0.0, 0.0], "rank 0 slowest (+0%), 0% in communication"),
+    ],
+)  # fmt: skip
+def test_the_slowest_rank_is_that_of_the_newest_step(
+    passes: list[float], data: list[float], communication: list[float], words: str
+) -> None:
+    ranks = RankSeconds(passes, data, communication)
+    assert rank_words(ranks) == words
+    assert folded(*FIRST, make_step(1, ranks=ranks, attempt=1)).ranks == ranks
 
 
 def test_time_left_is_by_the_tokens_since_the_first_step() -> None:

@@ -59,6 +59,31 @@ def test_what_a_gpu_tells_and_what_it_hides(nvml: SimpleNamespace) -> None:
     gpus.close()
 
 
+@pytest.mark.parametrize(
+    ("visible", "ranks", "expected"),
+    [
+        (None, range(2), [0, 1]),
+        (None, range(1), [0, None]),
+        ("1", range(1), [None, 0]),
+        ("1,0", range(4, 6), [5, 4]),
+        ("GPU-b, GPU-a", range(2), [1, 0]),
+        ("", range(2), [None, None]),
+    ],
+)  # fmt: skip
+def test_each_card_has_the_rank_that_is_on_it(
+    visible: str | None,
+    ranks: range,
+    expected: list[int | None],
+    nvml: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nvml.nvmlDeviceGetUUID = lambda handle: ("GPU-aaaa", "GPU-bbbb")[handle]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert [gpu.rank for gpu in Gpus(ranks).sample()] == expected
+
+
 def test_a_number_that_stands_for_unknown_is_unknown(nvml: SimpleNamespace) -> None:
     nvml.nvmlDeviceGetMemoryInfo = lambda handle: SimpleNamespace(used=2**64 - 1, total=10)
     assert Gpus().sample()[0].memory_used is None

@@ -175,6 +175,6 @@ def test_events_and_log_share_a_wide_terminal(event: int, printed: int) -> None:
     history = [Event(0.0, "e" * event, "text")]
     width = 10 + event + GAP + printed + 1  # a time before the event, a blank before what was printed
     assert width >= SIDE_BY_SIDE
-    lines = pane(Frame(width, 8, UNICODE), history, ["p" * printed], None, show_log=False)
+    lines = pane(Frame(width, 8, UNICODE), history, ["p" * printed], None, lambda frame: [], shows="events")
     texts = "".join(text for line in lines for text, _ in line)
     assert texts.count("e" * event) == 1 and texts.count("p" * printed) == 1

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from ftui.runs import describe
 from ftui.runs.curves import AttemptCurves, Curves, Series
-from ftui.runs.events import EngineEnded, Gpu, Telemetry
+from ftui.runs.events import EngineEnded, Gpu, RankSeconds, Telemetry
 from ftui.runs.run_folder import Run
 from ftui.runs.state import Restart, RunState, SavedCheckpoint
 from ftui.runs.status import Status
@@ -19,7 +19,7 @@ from ftui.system.process_id import this_process
 from ftui.tui.drawing.charts.spark import FLAT_SHARE, levels, points, span_of, spark
 from ftui.tui.drawing.failure import failure
 from ftui.tui.drawing.header import header
-from ftui.tui.drawing.panes import pane
+from ftui.tui.drawing.panes import Shows, next_pane, pane
 from ftui.tui.drawing.tiles import tiles
 from ftui.tui.drawing.wording import clock, gib, loss, norm, place, rate, short
 from ftui.tui.key_table import key_line
@@ -162,6 +162,23 @@ def test_measures_of_a_stage_have_tiles(extras: dict[str, float | None], width: 
     assert re.search(names, first), first
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_several_ranks_have_a_tile(width: int) -> None:
+    """The share of communication, a bar for each rank as high as its own time, the slowest marked and named."""
+    ranks = RankSeconds(passes=[1.0, 0.5, 2.0], data=[0.0, 0.5, 0.0], communication=[1.0, 1.0, 0.0])
+    lines = tiles(Frame(width, 3, UNICODE), RunState(ranks=ranks), Curves(), [])
+    first, second, third = (text_of(line) for line in lines)
+    name = "comm" if width == 80 else "in communication"
+    assert re.search(rf"{name} +33%", first) and "▅▅█" in second and "rank 2 +100%" in third
+    assert ("█", "warn") in lines[1]
+
+
+def test_the_card_of_rank_0_is_shown() -> None:
+    cards = [Gpu(name="one", utilization=0.1), Gpu(name="other", rank=0, utilization=0.9)]
+    first, *_ = (text_of(line) for line in tiles(Frame(120, 3, UNICODE), RunState(), Curves(), [Telemetry(gpus=cards)]))
+    assert "90%" in first
+
+
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 120, 200])
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_tiles_fit(width: int, glyphs: Any) -> None:
@@ -216,19 +233,43 @@ def test_nobody_saved_is_the_whole_run_at_stake() -> None:
 EVENTS = [Event(float(i), f"event {i}", "text") for i in range(20)]
 
 
+def no_ranks(frame: Frame) -> list[Line]:
+    raise AssertionError("they are not shown")
+
+
 def test_a_pane_shows_the_newest() -> None:
-    lines = [text_of(line) for line in pane(Frame(80, 5, UNICODE), EVENTS, ["log line"], None, show_log=False)]
-    assert lines[0].startswith(" events ─") and [line.split()[-1] for line in lines[1:]] == ["16", "17", "18", "19"]
-    lines = [text_of(line) for line in pane(Frame(80, 5, UNICODE), EVENTS, ["log line"], None, show_log=True)]
-    assert lines[0].startswith(" log") and lines[1] == " log line"
-    wide = [text_of(line) for line in pane(Frame(160, 5, UNICODE), EVENTS, ["log line"], None, show_log=False)]
+    def lines(width: int, shows: Shows) -> list[str]:
+        drawn = pane(Frame(width, 5, UNICODE), EVENTS, ["log line"], None, no_ranks, shows=shows)
+        return [text_of(line) for line in drawn]
+
+    narrow, log, wide = lines(80, "events"), lines(80, "log"), lines(160, "events")
+    assert narrow[0].startswith(" events ─")
+    assert [line.split()[-1] for line in narrow[1:]] == ["16", "17", "18", "19"]
+    assert log[0].startswith(" log") and log[1] == " log line"
     assert "events and log" in wide[0] and "event 16" in wide[1] and "log line" in wide[1]
+
+
+@pytest.mark.parametrize(
+    ("width", "with_ranks", "order"),
+    [
+        (80, True, ["log", "ranks", "events"]),
+        (80, False, ["log", "events", "log"]),
+        (160, True, ["ranks", "events", "ranks"]),
+        (160, False, ["events", "events", "events"]),
+    ],
+)  # fmt: skip
+def test_the_pane_has_turns(width: int, with_ranks: bool, order: list[str]) -> None:
+    shows: Shows = "events"
+    for expected in order:
+        shows = next_pane(shows, with_ranks=with_ranks, width=width)
+        assert shows == expected
+    assert next_pane("ranks", with_ranks=False, width=width) == "events"
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 200])
 def test_the_fate_of_the_last_order_stands_on_the_rule(width: int) -> None:
     request = SentRequest("id", "hold", 0.0, "refused", "hold refused at step 7: " + "because " * 40)
-    line = pane(Frame(width, 5, UNICODE), EVENTS, [], request, show_log=False)[0]
+    line = pane(Frame(width, 5, UNICODE), EVENTS, [], request, no_ranks, shows="events")[0]
     assert "hold refused" in text_of(line) and width_of(line) <= width
 
 

@@ -21,7 +21,7 @@ from ftui.tui.render.glyphs import ASCII, BLOCK, UNICODE
 from ftui.tui.screens.answers import AnswersScreen
 from ftui.tui.screens.job import JobScreen
 from ftui.tui.state.job_course import JobCourse, Phase
-from tests.support.replayed import list_recordings, time_of_last_record, with_rewards
+from tests.support.replayed import list_recordings, time_of_last_record, with_ranks, with_rewards
 from tests.support.shown_app import PROFILE, picture, shown_app
 from tests.tui.conftest import Recorded
 
@@ -70,6 +70,16 @@ def test_live_view_of_compared_answers(
 ) -> None:
     run = with_rewards(recorded("wiki-style-lora", living=True))
     same_picture(f"live-{name}-{size}", drawn(*keys, run=run, size=size, clock=clock_of(run)))
+
+
+@pytest.mark.parametrize(
+    ("num_ranks", "cards", "size"),
+    [(2, False, "80x24"), (8, True, "80x24"), (8, True, "120x40"), (64, False, "80x24")],
+)  # fmt: skip
+def test_ranks(num_ranks: int, cards: bool, size: str, recorded: Recorded, same_picture: SamePicture) -> None:
+    """Beside each other where there are many; the slowest ones where there are too many."""
+    run = with_ranks(recorded("wiki-style-lora", living=True), num_ranks, cards=cards)
+    same_picture(f"live-ranks-{num_ranks}-{size}", drawn("v", "v", run=run, size=size, clock=clock_of(run)))
 
 
 @pytest.mark.parametrize("size", ["60x20", "80x24", "120x40"])
