@@ -18,7 +18,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import unused_keys
 from ftui.profile.toml_edit.statements import line_numbers, nearest_line
 from ftui.profile.toml_reader import BOM, read_text, read_toml
-from ftui.system.redact import redact, redact_value
+from ftui.system.redact import value_redactor
 
 EXCLUSIVE: tuple[tuple[Key, ...], ...] = (
     (("train", "max_steps"), ("train", "num_train_epochs")),
@@ -230,6 +230,7 @@ def _merge(
     origins: dict[Key, ValueOrigin] = {}
     problems: list[ProfileFault] = []
     proposed: set[Key] = set()
+    redacted = value_redactor()
     for layer in layers:
         given = {k: v for k, v in layer.values.items() if not (layer.gives_way and k in without)}
         for key in [*_displaced(given, values), *_broken_up(given, proposed)]:
@@ -237,8 +238,9 @@ def _merge(
             _forget(origins, key)
         proposed = proposed | given.keys() if layer.gives_way else proposed - given.keys()
         for key, value in given.items():
-            key, value, is_secret = _hide_secrets(key, value)
-            if is_secret:
+            harmless = redacted((key, value))  # before a path is made of an address
+            if harmless != (key, value):
+                key, value = harmless
                 problems.append(ProfileFault(key, layer.origin(key), SECRET, SECRET_FIX))
                 values[key], origins[key] = value, layer.origin(key)
                 continue
@@ -256,12 +258,6 @@ def _merge(
                 values[key] = value
                 problems.append(ProfileFault(key, origins[key], str(error), "Write the path of a file or a folder."))
     return values, origins, problems
-
-
-def _hide_secrets(key: Key, value: Any) -> tuple[Key, Any, bool]:
-    """Key and value as they may be shown, and whether a secret was in them. Before a path is made of an address."""
-    harmless = tuple(map(redact, key)), redact_value(value)
-    return *harmless, harmless != (key, value)
 
 
 def _make_room(values: dict[Key, Any], origins: dict[Key, ValueOrigin], key: Key) -> list[ProfileFault]:

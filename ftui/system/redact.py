@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TextIO, cast
 from urllib.parse import quote
 
@@ -47,13 +47,23 @@ def redact(text: str) -> str:
 
 def redact_value(value: Any) -> Any:
     """The same for every text in a value of a profile or of a record: in lists, in tables and their keys."""
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {redact_value(key): redact_value(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(redact_value, value))
-    return value
+    return value_redactor()(value)
+
+
+def value_redactor() -> Callable[[Any], Any]:
+    """`redact_value` with the environment as it is now, for many values: to read it costs more than to search them."""
+    pattern = _pattern(_secrets())
+
+    def redacted(value: Any) -> Any:
+        if isinstance(value, str):
+            return pattern.sub(_hide, value)
+        if isinstance(value, dict):
+            return {redacted(key): redacted(inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return type(value)(map(redacted, value))
+        return value
+
+    return redacted
 
 
 def _hide(match: re.Match[str]) -> str:
