@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 SOON_SECONDS = 0.02  # what Textual's own wait sees: timers that go off within it, and threads that end within it
+FRAME_SECONDS = 1e-4  # of Textual's sixtieths of a second, nearly two thirds of the time of a key was waiting
 
 
 def make_pilot_quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,5 +44,6 @@ def make_pilot_quick(monkeypatch: pytest.MonkeyPatch) -> None:
                 return
 
     monkeypatch.setattr(asyncio, "to_thread", counted)
+    monkeypatch.setattr("textual.screen.UPDATE_PERIOD", FRAME_SECONDS)
     monkeypatch.setattr("textual.app.wait_for_idle", until_idle)
     monkeypatch.setattr("textual.pilot.wait_for_idle", until_idle)

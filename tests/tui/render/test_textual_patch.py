@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.segment import Segment
 from textual import _compositor
 from textual.app import App
+from textual.constants import MAX_FPS
 from textual.screen import Screen
 from textual.strip import Strip
 
@@ -55,7 +56,8 @@ def test_a_class_that_has_changed_is_left_alone(monkeypatch: pytest.MonkeyPatch)
 def test_a_screen_that_appears_is_painted_once(
     keys: tuple[str, ...], recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counted, not timed: Textual by itself paints each of them two or three times."""
+    """Counted, not timed: Textual by itself paints each of them two or three times. At its own rate of frames."""
+    monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 1 / MAX_FPS)
     paints: list[Screen[object]] = []
     display = App._display
 
