@@ -12,6 +12,7 @@ from ftui.profile.serialize import fingerprint
 
 from .checkpoints.reproducibility import Provenance, environment
 from .data.load_rows import LoadedData
+from .distributed.load_shards import load_shards
 from .distributed.process_group import ProcessGroup, hide_ranks
 from .models.adapter_files import adapter_fingerprint
 from .models.attention import attention_for, settle_groups
@@ -37,8 +38,10 @@ from .system.rng import rank_seed, seed_everything
 from .training.prepare import TrainingData
 
 
-def build_model(profile: Profile, data: TrainingData, hardware: Hardware) -> Any:
+def build_model(profile: Profile, data: TrainingData, hardware: Hardware, ranks: ProcessGroup | None = None) -> Any:
     """The model of the profile, as its method trains it. Draws from torch's generator, which the caller has seeded.
+
+    With `ranks` it is divided among them as the profile says.
 
     Raises:
         ModelError: it cannot be loaded, or not trained as the profile says.
@@ -50,7 +53,12 @@ def build_model(profile: Profile, data: TrainingData, hardware: Hardware) -> Any
     else:
         assert data.folder is not None, "a model that is not new has a folder"
         quantised = quantized_loading(profile.adapter, hardware)
-        model = load_model(data.folder, section, dtype, hardware=hardware, scores=profile.gives_scores, **quantised)
+        options: Any = {"hardware": hardware, "scores": profile.gives_scores}
+        if ranks is not None and profile.hardware.shard == "all":
+            packing = quantised.get("quantization")
+            model = load_shards(data.folder, section, dtype, ranks, quantization=packing, **options)
+        else:
+            model = load_model(data.folder, section, dtype, **options, **quantised)
         if profile.adapter.is_quantised:
             keep_layout(model)
     fit_embeddings(model, data.tokenizer, data.new_token_ids)

@@ -20,6 +20,7 @@ from .checkpoints.export import export
 from .checkpoints.reproducibility import Provenance, reproducibility
 from .checkpoints.resume import pin_commit, resume
 from .distributed.process_group import Action, ProcessGroup, RankCommand, join
+from .distributed.sharded_base import naming_lost_ranks, together
 from .distributed.worker_rank import run_worker
 from .evaluation.generated_answers import AnswerMeasures
 from .generation.answer_requests import RequestAnswerer
@@ -78,16 +79,17 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
 
     events.set_phase("loading", "the model")
     seed_everything(profile.train.seed)
-    parts = assemble(profile, data, build_model(profile, data, hardware), hardware, ranks)
+    parts = assemble(profile, data, build_model(profile, data, hardware, ranks), hardware, ranks)
     disk_wait = DiskWait(run, events, control, profile.checkpoint.max_hold_minutes)
     provenance = Provenance({}, {})
     if ranks.is_leader:
         provenance = describe_provenance(profile, data, parts, ranks.size, cache, events)
     fingerprints = provenance.fingerprints
-    data = InitialModel(run, profile, parts, ranks, fingerprints, disk_wait, events, report).complete(data)
+    with together(parts):
+        data = InitialModel(run, profile, parts, ranks, fingerprints, disk_wait, events, report).complete(data)
     if not checkpoints and (note := describe_reference(data.train)):
         events.note(note)
-    with Prefetcher(data, ranks, layout=parts.layout) as prefetcher:
+    with naming_lost_ranks(), Prefetcher(data, ranks, layout=parts.layout) as prefetcher:
         passes = ForwardBackward(parts, ranks, prefetcher, profile.train.max_grad_norm, control, events)
         if not ranks.is_leader:
             return run_worker(run, ranks, parts, passes, profile.train.seed)
@@ -116,6 +118,8 @@ def _lead(
     control: Control,
 ) -> int:
     """Rank 0: resume, train to the end, export; returns the exit code."""
+    if parts.base is not None:
+        parts.base.lead()
     state = TrainState()
     resumed = resume(run, parts, state, ranks, provenance, data.plan, profile, events)
     limit = profile.checkpoint.save_total_limit

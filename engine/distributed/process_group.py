@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from enum import IntEnum
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -27,6 +27,7 @@ from ..system.memory import first_line, is_out_of_memory
 T = TypeVar("T")
 
 ELSEWHERE = "on another rank"
+LAST_WORD = "last word"
 
 PATIENCE = timedelta(days=365)  # a pause may last; a rank that has died is noticed by its broken connection
 TO_MEET = timedelta(minutes=10)  # all start together; one that has lost its supervisor waits no longer than that
@@ -42,6 +43,7 @@ class Action(IntEnum):
     DROP = 3  # drop the gradients
     SEND_STATE = 4  # send the state of the random generators and a digest of the weights
     END = 5
+    FORWARD = 6  # take part in a forward pass that rank 0 makes alone, where the base is sharded
 
 
 class RankCommand(NamedTuple):
@@ -56,9 +58,10 @@ class RankCommand(NamedTuple):
 class ProcessGroup:
     """All processes of a run; by default one, for which every exchange costs nothing."""
 
-    def __init__(self, rank: int = 0, size: int = 1) -> None:
+    def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
         self.rank = rank
         self.size = size
+        self._store = store
 
     @property
     def is_leader(self) -> bool:
@@ -122,6 +125,14 @@ class ProcessGroup:
                 for grad, summed in zip(bucket, flat.split(sizes), strict=True):
                     grad.copy_(summed.view_as(grad))
         return ""
+
+    def leave_word(self, text: str) -> None:
+        """Say why this rank ends, while rank 0 waits for it."""
+        self._store.set(LAST_WORD, text)
+
+    def last_word(self) -> str:
+        """On rank 0: what another rank has said before it was gone, "" for nothing."""
+        return str(self._store.get(LAST_WORD).decode()) if self._store.check([LAST_WORD]) else ""
 
     def leader_first(self, act: Callable[[], T]) -> T:
         """Rank 0 does it, then all others, who find in the cache what it has left there."""
@@ -233,7 +244,7 @@ def join(hardware: Hardware, profile: Profile) -> ProcessGroup:
             address, port, size, is_master=rank == 0, timeout=TO_MEET
         )
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    return ProcessGroup(rank, size)
+    return ProcessGroup(rank, size, store)
 
 
 def _check_devices(hardware: Hardware, size: int, run: str) -> None:

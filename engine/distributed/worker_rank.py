@@ -6,12 +6,14 @@ from ftui.runs.run_folder import Run
 from ..checkpoints.checkpoint import restore
 from ..models.model_parts import ModelParts
 from ..optim.optimizer import allocate_state
+from ..system.memory import UpdateMemoryError
 from ..system.rng import RngState
 from ..system.train_state import TrainState
-from ..training.forward_backward import ForwardBackward
+from ..training.forward_backward import ForwardBackward, MemoryShortage
 from ..training.step import update_weights
 from .process_group import Action, ProcessGroup, RankCommand
 from .rank_state import encode_rank_state
+from .sharded_base import fill_up
 
 
 def run_worker(run: Run, ranks: ProcessGroup, parts: ModelParts, passes: ForwardBackward, seed: int) -> int:
@@ -31,7 +33,12 @@ def run_worker(run: Run, ranks: ProcessGroup, parts: ModelParts, passes: Forward
             case RankCommand(action=Action.STEP):
                 if command.number != last:  # else memory ran out, and the step is taken again
                     boundary, last = RngState.capture(parts.device), command.number
-                passes.run(command.number, command.size, command.factor, boundary)
+                result = passes.run(command.number, command.size, command.factor, boundary)
+                if isinstance(result, MemoryShortage) and result.is_final:
+                    ranks.leave_word(result.problem)
+                    raise UpdateMemoryError(f"Memory ran out in a pass of step {command.number} ({result.problem}).")
+            case RankCommand(action=Action.FORWARD):
+                fill_up(parts, 1, backward=False)
             case RankCommand(action=Action.APPLY):
                 update_weights(parts.optimizer, ranks, command.factor)
                 parts.optimizer.zero_grad(set_to_none=True)

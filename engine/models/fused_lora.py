@@ -86,6 +86,6 @@ class LoraProduct(torch.autograd.Function):
         b_grad = (grad.t() @ low).to(b.dtype).mul_(ctx.scaling)
         x_grad = None
         if ctx.needs_input_grad[0]:
-            x_grad = grad @ dense_weight(ctx.base.weight, x.dtype)
+            x_grad = grad @ dense_weight(ctx.base, x.dtype)
             x_grad = x_grad.addmm_(low_grad, a.to(x.dtype)).view_as(x)
         return x_grad, None, a_grad, b_grad, None

@@ -67,7 +67,7 @@ def load_model(
     assert isinstance(model, PreTrainedModel)
     if scores:
         check_score_head(model)
-        _settle_head(model, None if new_head else folder)
+        settle_head(model, None if new_head else folder)
     return model
 
 
@@ -86,7 +86,7 @@ def gives_scores(model: Any) -> bool:
     return type(model).__name__.endswith("ForSequenceClassification")
 
 
-def _settle_head(model: Any, folder: Path | None) -> None:
+def settle_head(model: Any, folder: Path | None) -> None:
     """The score head in float32, as it lies in `folder`; a new one has transformers' spread.
 
     It is drawn from the seed of torch's generator: the same whatever was drawn before it, on every device and in any

@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..distributed.sharded_base import ShardedBase
 from ..objectives import Loss, Objective
-from ..objectives.loss import RowLayout
+from ..objectives.loss import RowLayout, under_adapter
 from ..system.device import Hardware
 
 
@@ -55,6 +56,11 @@ class ModelParts:
         """Kernel and layout in words: the last bits of every result depend on them."""
         kernel = str(self.model.config._attn_implementation)
         return kernel if self.layout is RowLayout.PADDED else f"{kernel}, {self.layout.value}"
+
+    @property
+    def base(self) -> ShardedBase | None:
+        """What the ranks do together for a base of which each has a part; `None` where each has all of it."""
+        return getattr(under_adapter(self.model), "sharded_base", None)
 
     @property
     def device(self) -> torch.device:

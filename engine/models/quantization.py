@@ -105,18 +105,22 @@ def is_dense_or_4bit(layer: nn.Module) -> bool:
     return type(layer) is nn.Linear or hasattr(getattr(layer, "weight", None), "quant_state")
 
 
-def dense_weight(weight: Any, dtype: torch.dtype) -> torch.Tensor:
+def dense_weight(layer: Any, dtype: torch.dtype) -> torch.Tensor:
     """A linear layer's weight (outputs, inputs) in a type that can be multiplied, also of one held in 4 bits."""
+    weight = layer.weight
     if not is_packed(weight):
         return cast(torch.Tensor, weight.to(dtype))
     from bitsandbytes.functional import dequantize_4bit
 
-    return dequantize_4bit(weight, weight.quant_state).to(dtype)
+    state = getattr(weight, "quant_state", None) or layer.quant_state  # one that was gathered has lost its own
+    return dequantize_4bit(weight, state).to(dtype)
 
 
 def num_parameters(model: nn.Module) -> int:
     """Weights of the model; in 4 bits two of them share a byte."""
-    return sum(number_of(weight) for weight in model.parameters())
+    layers: list[Any] = [module for module in model.modules() if getattr(module, "quant_state", None) is not None]
+    packed = {id(layer.weight): int(layer.quant_state.shape.numel()) for layer in layers}
+    return sum(packed.get(id(weight), number_of(weight)) for weight in model.parameters())
 
 
 def number_of(weight: torch.Tensor) -> int:

@@ -15,6 +15,8 @@ from torch.nn import functional as F
 
 from ftui.models.logits import CHUNK_BYTES
 
+from ..distributed.sharded_base import whole
+
 
 class TargetFacts(NamedTuple):
     """What is known of each target, float32. Only `log_probs` carries a gradient; the others are there when asked for.
@@ -92,10 +94,10 @@ def chunk_size(weight: Tensor) -> int:
 
 def _operands(head: nn.Linear) -> tuple[Tensor, Tensor | None]:
     """Weight and bias. Without autograd they are cut off from it: it asks for a leaf's gradient even then."""
-    bias: Tensor | None = head.bias
+    weight, bias = whole(head.weight), head.bias
     if torch.is_grad_enabled():
-        return head.weight, bias
-    return head.weight.detach(), None if bias is None else bias.detach()
+        return weight, bias
+    return weight.detach(), None if bias is None else bias.detach()
 
 
 class ChunkedCrossEntropy(torch.autograd.Function):

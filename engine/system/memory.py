@@ -15,7 +15,10 @@ Result = TypeVar("Result")
 
 
 class UpdateMemoryError(GpuMemoryError):
-    """Memory ran out inside the optimizer's update, which may have changed some weights: only a checkpoint is whole."""
+    """Memory ran out where nothing can be put back: the run goes on from its newest checkpoint.
+
+    In the optimizer's update, which may have changed some weights, or in a pass that other ranks are in the middle of.
+    """
 
 
 def used_bytes(device: torch.device) -> int:

@@ -15,6 +15,7 @@ from torch.profiler import record_function
 
 from ..distributed.process_group import ELSEWHERE, ProcessGroup
 from ..distributed.rank_clock import RankClock, RankTime
+from ..distributed.sharded_base import fill_up, together
 from ..models.model_parts import ModelParts
 from ..objectives import Loss
 from ..objectives.loss import Batch
@@ -49,9 +50,13 @@ class StepGradients:
 
 @dataclass(frozen=True)
 class MemoryShortage:
-    """Memory ran out in a pass, here or on another rank; gradients are dropped, the random state is put back."""
+    """Memory ran out in a pass, here or on another rank; gradients are dropped, the random state is put back.
+
+    `is_final`: the others wait inside that pass for this rank's part of the base, so that the attempt must end.
+    """
 
     problem: str
+    is_final: bool = False
 
 
 @dataclass(eq=False)
@@ -81,16 +86,16 @@ class ForwardBackward:
         self._clock.begin()
         start, away_before, divergence = time.perf_counter(), self.control.away_seconds, 0.0
         if batches.mismatched is not None:
-            ratios, problem = within_memory(partial(sum_log_ratios, self.parts, batches.mismatched))
+            ratios, problem = within_memory(partial(self._sum_log_ratios, batches, batches.mismatched))
             with self._clock.exchange():
-                if self.ranks.any(problem != ""):
-                    return self._out_of_memory(problem or ELSEWHERE, boundary)
+                if self._is_short(problem):
+                    return self._out_of_memory(problem or ELSEWHERE, boundary, in_pass=True)
                 [sums_of_ratios], _ = self._sum_over_ranks([{"ratios": ratios or 0.0}])
             divergence = sums_of_ratios["ratios"] / batches.amounts["examples"]
         passed, problem = within_memory(partial(self._forward_backward, batches, scale, divergence))
         with self._clock.exchange():
-            if self.ranks.any(problem != ""):
-                return self._out_of_memory(problem or ELSEWHERE, boundary)
+            if self._is_short(problem):
+                return self._out_of_memory(problem or ELSEWHERE, boundary, in_pass=True)
             if problem := self.ranks.add_gradients(self._weights):
                 return self._out_of_memory(problem, boundary)
         assert passed is not None, "where memory ran out there is a problem"
@@ -103,11 +108,15 @@ class ForwardBackward:
         end = time.perf_counter()
         return StepGradients(batches, loss, means, length["grad_norm"], data_seconds, start, end, times)
 
-    def _out_of_memory(self, problem: str, boundary: RngState) -> MemoryShortage:
+    def _is_short(self, problem: str) -> bool:
+        """Whether memory ran out on any rank. Where the base is sharded, the others wait inside their own pass."""
+        return problem != "" if self.parts.base is not None else self.ranks.any(problem != "")
+
+    def _out_of_memory(self, problem: str, boundary: RngState, *, in_pass: bool = False) -> MemoryShortage:
         self.parts.optimizer.zero_grad(set_to_none=True)
         boundary.restore(self.parts.device)
         release_cached_memory(self.parts.device)
-        return MemoryShortage(problem)
+        return MemoryShortage(problem, is_final=in_pass and self.parts.base is not None)
 
     def _forward_backward(
         self, batches: StepBatches, scale: float, divergence: float
@@ -115,15 +124,23 @@ class ForwardBackward:
         """Sums of the losses and of the metrics over this rank's micro-batches, on the device."""
         sums: dict[str, Tensor] = {}
         metrics: dict[str, Tensor] = {}
-        for micro_step, batch in enumerate(batches.batches, start=1):
-            if self.ranks.size == 1:  # several act between steps only: the others would wait for this one's part
-                self.control.poll(RequestLevel.ALL)
-            on_device = replace(batch, divergence=divergence).to(self.parts.device)
-            loss = backpropagate(self.parts.module, on_device, batches.amounts, scale)
-            add_up(sums, loss.sums)
-            add_up(metrics, loss.metrics)
-            self.events.progress(micro_step=micro_step)
+        with together(self.parts):
+            for micro_step, batch in enumerate(batches.batches, start=1):
+                if self.ranks.size == 1:  # several act between steps only: the others would wait for this one's part
+                    self.control.poll(RequestLevel.ALL)
+                on_device = replace(batch, divergence=divergence).to(self.parts.device)
+                loss = backpropagate(self.parts.module, on_device, batches.amounts, scale)
+                add_up(sums, loss.sums)
+                add_up(metrics, loss.metrics)
+                self.events.progress(micro_step=micro_step)
+            fill_up(self.parts, batches.num_missing, backward=True)
         return sums, metrics
+
+    def _sum_log_ratios(self, batches: StepBatches, mismatched: Sequence[Batch]) -> float:
+        with together(self.parts):
+            ratios = sum_log_ratios(self.parts, mismatched)
+            fill_up(self.parts, batches.num_missing, backward=False)
+        return ratios
 
     def _sum_over_ranks(
         self, groups: list[dict[str, float]], own: RankTime | None = None

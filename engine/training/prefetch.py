@@ -20,10 +20,14 @@ from .prepare import TrainingData
 
 @dataclass(frozen=True)
 class StepBatches:
-    """This rank's micro-batches of a step; `amounts` are those of the whole step, all ranks together."""
+    """This rank's micro-batches of a step; `amounts` are those of the whole step, all ranks together.
+
+    `num_missing`: by how many the rank with the most has more than this one.
+    """
 
     batches: list[Batch]
     amounts: dict[str, int]
+    num_missing: int
     mismatched: list[Batch] | None = None
 
     @property
@@ -97,4 +101,5 @@ class Prefetcher:
             for split in (train, train.mismatched)
         )
         assert batches is not None, "there are rows to train on"
-        return StepBatches(batches, amounts, mismatched)
+        num_missing = -(-len(micro_batches) // self._ranks.size) - len(own)
+        return StepBatches(batches, amounts, num_missing, mismatched)

@@ -14,6 +14,7 @@ from torch.profiler import record_function
 from ftui.errors import NonFiniteError
 from ftui.profile.schema import Profile
 from ftui.runs.events import MicroBatchChanged, Step
+from ftui.supervisor.engine_process import RankLostError
 
 from ..distributed.process_group import ELSEWHERE, Action, ProcessGroup, RankCommand
 from ..distributed.stragglers import Stragglers, seconds_by_rank
@@ -26,7 +27,7 @@ from ..runtime.event_writer import EventWriter
 from ..system.memory import UpdateMemoryError, first_line, is_out_of_memory, no_memory, used_bytes
 from ..system.rng import RngState
 from ..system.train_state import MICRO_BATCH, TrainState
-from .forward_backward import ForwardBackward, StepGradients
+from .forward_backward import ForwardBackward, MemoryShortage, StepGradients
 from .triggers import epoch_at
 
 SMALLER = "Shorten data.max_length, set train.activation_checkpointing = true, or take a larger GPU."
@@ -79,12 +80,26 @@ class StepRunner:
         while True:
             size = self._micro_batch(step)
             self.ranks.order(RankCommand(Action.STEP, step, size, scale))
-            result = self.passes.run(step, size, scale, boundary)
+            result = self._run_passes(step, size, scale, boundary)
             if isinstance(result, StepGradients):
                 return result
             if size == 1:
                 raise no_memory(self.parts.device, f"one row of step {step} ({result.problem})", SMALLER)
             self._halve(step, size, "the forward or backward pass")
+            if result.is_final:
+                raise UpdateMemoryError(
+                    f"Memory ran out in a pass of step {step}, micro-batches of {size} ({result.problem}): the other "
+                    "ranks wait in it for this one's part of the base.",
+                    hint=SMALLER,
+                )
+
+    def _run_passes(self, step: int, size: int, scale: float, boundary: RngState) -> StepGradients | MemoryShortage:
+        try:
+            return self.passes.run(step, size, scale, boundary)
+        except RankLostError:
+            if problem := self.ranks.last_word():
+                return MemoryShortage(problem, is_final=True)
+            raise
 
     def _halve(self, step: int, size: int, place: str) -> None:
         """Half the micro-batch from this step on, written down before it counts."""

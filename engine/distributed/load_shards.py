@@ -1,0 +1,223 @@
+"""The frozen base of a model read into shards: a rank reads its own rows of each tensor, and never has a whole model.
+
+What is stored in 4 bits is read whole, one tensor at a time, and quantised, since its constants are those of the whole
+tensor; its own part of the result is kept. At most two tensors of the size of the largest are there beside the shards.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import init_empty_weights
+from safetensors import safe_open
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor, Shard
+from transformers import BitsAndBytesConfig, GenerationConfig, PreTrainedModel
+from transformers.quantizers.auto import AutoHfQuantizer
+
+from ftui.errors import ModelError
+from ftui.profile.sections.model import ModelSection
+
+from ..models.attention import attention_for
+from ..models.files.blame import blame
+from ..models.load_model import auto_class, check_kind, check_score_head, read_config, settle_head
+from ..models.transformers_internals import parts_of_model
+from ..system.device import Hardware
+from .process_group import ProcessGroup
+from .sharded_base import ShardedBase
+
+WHOLE = 'Set hardware.shard = "none".'
+
+
+def load_shards(
+    folder: Path,
+    section: ModelSection,
+    dtype: torch.dtype | str,
+    ranks: ProcessGroup,
+    *,
+    hardware: Hardware,
+    quantization: BitsAndBytesConfig | None = None,
+    scores: bool = False,
+) -> PreTrainedModel:
+    """The model in `folder` as `load_model` gives it, frozen, of which this rank has its own rows of each tensor.
+
+    What the ranks do together for it is its attribute `sharded_base`.
+
+    Raises:
+        ModelError: as `load_model`; or its tensors cannot be read by rows.
+    """
+    config = read_config(folder)
+    check_kind(config, folder, scores=scores)
+    model = _empty_model(config, dtype, attention_for(section.attn_implementation, config, hardware), folder, scores)
+    check_can_shard(model)
+    if quantization is not None:
+        quantizer: Any = AutoHfQuantizer.from_config(quantization, pre_quantized=False)
+        quantizer.preprocess_model(model=model, device_map={"": hardware.device})
+        quantizer.postprocess_model(model)
+    model.requires_grad_(False)
+    mesh = init_device_mesh(hardware.device.type, (ranks.size,))
+    with blame(folder, "loaded"):
+        reader = ShardReader(model, folder, mesh, hardware.device)
+        sharded_base = _shard(model, reader, mesh, ranks, has_head=not scores)
+    if scores:
+        settle_head(model, folder)
+    setattr(model, "sharded_base", sharded_base)  # noqa: B010
+    model.eval()
+    return model
+
+
+def _empty_model(
+    config: Any, dtype: torch.dtype | str, attention: str | None, folder: Path, scores: bool
+) -> PreTrainedModel:
+    """The model with its constants, and its weights on `meta`. Draws nothing that is kept."""
+    if scores:
+        config.num_labels = 1
+    with torch.random.fork_rng(), init_empty_weights(include_buffers=False):
+        model: Any = auto_class(scores=scores).from_config(config, dtype=dtype, attn_implementation=attention)
+    model.tie_weights()
+    if scores:
+        check_score_head(model)
+    elif (folder / "generation_config.json").is_file():
+        model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
+    assert isinstance(model, PreTrainedModel)
+    return model
+
+
+def check_can_shard(model: Any) -> None:
+    """Refuse a model whose tensors cannot be divided by rows as they are read.
+
+    Raises:
+        ModelError: it has no list of decoder layers, or experts.
+    """
+    for layer in decoder_layers(model):
+        if any(weight.dim() > 2 for weight in layer.parameters()):
+            raise ModelError("The experts of a mixture cannot be sharded yet.", hint=WHOLE)
+    if model._keep_in_fp32_modules or model._keep_in_fp32_modules_strict:
+        raise ModelError(f"A {type(model).__name__} keeps layers in float32 and cannot be sharded yet.", hint=WHOLE)
+
+
+def decoder_layers(model: Any) -> list[nn.Module]:
+    """The decoder layers of a model.
+
+    Raises:
+        ModelError: they stand in no list.
+    """
+    size = model.config.get_text_config().num_hidden_layers
+    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList) and len(module) == size]
+    if not stacks:
+        raise ModelError(f"No list of {size} decoder layers is found in this model.", hint=WHOLE)
+    return list(stacks[0])
+
+
+def _shard(model: Any, reader: "ShardReader", mesh: DeviceMesh, ranks: ProcessGroup, *, has_head: bool) -> ShardedBase:
+    for layer in decoder_layers(model):
+        _shard_layer(layer, reader, mesh)
+    embeddings: Any = model.get_input_embeddings()
+    head: Any = model.get_output_embeddings() if has_head else None
+    is_tied = head is not None and head.weight is embeddings.weight
+    ends = [embeddings] if head is None else [embeddings, head]
+    for end in ends[:1] if is_tied else ends:
+        end.weight = reader.sharded(end.weight)
+    if is_tied:
+        head.weight = embeddings.weight
+    for module in model.modules():  # what is small
+        for name, weight in module._parameters.items():
+            if weight is not None and weight.is_meta and not isinstance(weight, DTensor) and reader.has(weight):
+                module._parameters[name] = nn.Parameter(reader.read(weight), requires_grad=False)
+    decoder = model.base_model
+    fully_shard(decoder, mesh=mesh, reshard_after_forward=True, ignored_params=set(decoder.parameters()))
+    return ShardedBase(decoder, ends, head, ranks)
+
+
+def _shard_layer(layer: nn.Module, reader: "ShardReader", mesh: DeviceMesh) -> None:
+    """Divide a layer on `meta`, then read this rank's part of it."""
+    places = [
+        (module, name, weight) for module in layer.modules() for name, weight in module._parameters.items()
+        if weight is not None
+    ]  # fmt: skip
+    packed: dict[int, Tensor] = {}
+    for module, name, weight in places:
+        if hasattr(weight, "quant_type"):
+            rows, size = reader.quantised(weight)
+            packed[id(weight)] = rows
+            module._parameters[name] = nn.Parameter(
+                torch.empty(size, dtype=rows.dtype, device="meta"), requires_grad=False
+            )
+    fully_shard(layer, mesh=mesh, reshard_after_forward=True)
+    for module, name, weight in places:
+        if id(weight) not in packed:
+            module._parameters[name] = reader.sharded(weight)
+            continue
+        sharded: Any = reader.wrap(packed[id(weight)], module._parameters[name])
+        for key in ("compress_statistics", "quant_type"):  # PEFT looks at them as it makes the adapter
+            setattr(sharded, key, getattr(weight, key))
+        sharded.quant_state = module.quant_state
+        module._parameters[name] = sharded
+
+
+class ShardReader:
+    """Reads the weights of a model on `meta` from the files in its folder, each by its rows or whole.
+
+    Raises:
+        ModelError: the files lack one, or it is made of several tensors.
+    """
+
+    def __init__(self, model: PreTrainedModel, folder: Path, mesh: DeviceMesh, device: torch.device) -> None:
+        self._mesh, self._device = mesh, device
+        files = sorted(folder.glob("*.safetensors"))
+        file_of = {name: file for file in files for name in _names_in(file)}
+        of_weight = {part.name: (name, part) for name, part in parts_of_model(model, file_of).items()}
+        self._places: dict[int, tuple[Path, str, Tensor]] = {}  # a weight lives as long as its id is one
+        missing = []
+        for path, weight in model.named_parameters():
+            if (found := of_weight.get(path)) is None or found[1].expert is not None:
+                missing.append(path)
+            else:
+                self._places[id(weight)] = file_of[found[0]], found[0], weight
+        if missing := [path for path in missing if not path.startswith("score.")]:
+            raise ModelError(
+                f"The files in {folder} lack weights that could be read as they are: {', '.join(missing[:3])}.",
+                hint=f"Is it a language model, and did its download end? {WHOLE}",
+            )
+
+    def has(self, weight: Tensor) -> bool:
+        """Whether the files have it."""
+        return id(weight) in self._places
+
+    def read(self, weight: Tensor) -> Tensor:
+        """All of a weight, on the device, in its type."""
+        file, name, _ = self._places[id(weight)]
+        with safe_open(file, "pt") as tensors:
+            whole: Tensor = tensors.get_tensor(name)
+        return whole.to(self._device, weight.dtype)
+
+    def sharded(self, weight: Tensor) -> nn.Parameter:
+        """A weight of which this rank has read its own rows."""
+        file, name, _ = self._places[id(weight)]
+        with safe_open(file, "pt") as tensors:
+            rows: Tensor = tensors.get_slice(name)[self._own_rows(len(weight))]
+        return self.wrap(rows.to(self._device, weight.dtype), weight)
+
+    def quantised(self, weight: Any) -> tuple[Tensor, torch.Size]:
+        """This rank's rows of a weight in 4 bits, and the shape of all of it. Its layer gets the constants."""
+        packed = type(weight)(self.read(weight), requires_grad=False, **weight.__dict__).to(self._device)
+        return packed.data[self._own_rows(len(packed))].clone(), packed.shape
+
+    def wrap(self, rows: Tensor, like: Any) -> nn.Parameter:
+        """A rank's rows as a weight of the shape of `like`."""
+        shape, stride = like.shape, like.stride()
+        dtensor = DTensor.from_local(rows, self._mesh, [Shard(0)], run_check=False, shape=shape, stride=stride)
+        return nn.Parameter(dtensor, requires_grad=False)
+
+    def _own_rows(self, number: int) -> slice:
+        """As torch cuts a tensor of so many rows among the ranks: the last ones may have fewer, or none."""
+        size = -(-number // self._mesh.size())
+        start = min(number, self._mesh.get_local_rank() * size)
+        return slice(start, min(number, start + size))
+
+
+def _names_in(file: Path) -> list[str]:
+    with safe_open(file, "pt") as tensors:
+        return list(tensors.keys())

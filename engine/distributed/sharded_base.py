@@ -1,0 +1,134 @@
+"""A frozen base of which each rank holds its own rows of every large tensor (`hardware.shard = "all"`).
+
+A decoder layer is gathered as it computes and let go of afterwards, forward and backward (torch's `fully_shard`);
+embeddings and head are gathered in each use. Norms outside the layers, constants of quantisation and the adapter are
+whole on every rank, so that gradients, optimizer and checkpoints are those of an unsharded run.
+
+To gather a tensor takes all ranks. Where only rank 0 computes (evaluations, samples, chats), each of its passes is
+ordered on the others, who run one over a single token at the same time: `Action.FORWARD`. Where all compute, the ranks
+with fewer micro-batches fill up with such passes.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+
+from ftui.supervisor.engine_process import RankLostError
+
+from ..system.memory import first_line, is_out_of_memory
+from .process_group import Action, ProcessGroup, RankCommand
+
+if TYPE_CHECKING:
+    from ..models.model_parts import ModelParts
+
+
+class ShardedBase:
+    """What the ranks do together for a base of which each has a part.
+
+    Attributes:
+        is_alone: rank 0 computes alone, and orders each of its passes on the others.
+
+    Args:
+        decoder: the stack of layers with its embeddings; its forward is part of every pass.
+        ends: embeddings and head, as far as they are sharded.
+        head: the one of `ends` that gives the logits.
+    """
+
+    def __init__(self, decoder: nn.Module, ends: list[nn.Module], head: nn.Module | None, ranks: ProcessGroup) -> None:
+        self.decoder, self.head = decoder, head
+        self._ranks = ranks
+        self.is_alone = False
+        for end in ends:
+            end.register_forward_pre_hook(_gather_weight)
+            end.register_forward_hook(_drop_weight, always_call=True)
+        decoder.register_forward_pre_hook(self._call_others)
+
+    def lead(self) -> None:
+        """From now on rank 0 computes alone, and the others wait for its orders."""
+        self.is_alone = self._ranks.is_leader
+
+    def _call_others(self, module: nn.Module, arguments: Any) -> None:
+        if self.is_alone:
+            self._ranks.order(RankCommand(Action.FORWARD))
+
+
+@contextmanager
+def together(parts: "ModelParts") -> Iterator[None]:
+    """A block in which all ranks make equally many passes, nobody ordering them.
+
+    Raises:
+        RankLostError: another rank is gone, which a pass over a sharded base notices.
+    """
+    base = parts.base
+    if base is None:
+        yield
+        return
+    was_alone, base.is_alone = base.is_alone, False
+    try:
+        with naming_lost_ranks():
+            yield
+    finally:
+        base.is_alone = was_alone
+
+
+def fill_up(parts: "ModelParts", number: int, *, backward: bool) -> None:
+    """Take part in so many passes of other ranks, where the base is sharded: with one token, without a gradient."""
+    if parts.base is None:
+        return
+    for _ in range(number):
+        _pass_nothing(parts, parts.base, backward=backward)
+
+
+def _pass_nothing(parts: "ModelParts", base: ShardedBase, *, backward: bool) -> None:
+    """In evaluation mode: dropout moves no random generator."""
+    hardware, was_training = parts.hardware, base.decoder.training
+    low = hardware.precision != "fp32"
+    ids = torch.zeros(1, 1, dtype=torch.int64, device=hardware.device)
+    base.decoder.eval()
+    try:
+        with (
+            together(parts),
+            torch.set_grad_enabled(backward),
+            torch.autocast(hardware.device.type, dtype=hardware.compute_dtype if low else None, enabled=low),
+        ):
+            hidden = base.decoder(input_ids=ids, use_cache=False)[0]
+            if base.head is not None:
+                whole(cast(Tensor, base.head.weight))
+        if backward:
+            hidden.backward(torch.zeros_like(hidden))
+    finally:
+        base.decoder.train(was_training)
+
+
+def whole(weight: Tensor) -> Tensor:
+    """All of a weight: where each rank has its own rows, they are gathered, which all ranks must do at once."""
+    return weight.full_tensor() if isinstance(weight, DTensor) else weight
+
+
+def _gather_weight(module: nn.Module, arguments: Any) -> None:
+    own: Any = module._parameters["weight"]
+    if isinstance(own, DTensor):
+        module.__dict__["sharded_weight"] = own
+        module._parameters["weight"] = nn.Parameter(whole(own), requires_grad=False)
+
+
+def _drop_weight(module: nn.Module, arguments: Any, output: Any) -> None:
+    if (own := module.__dict__.pop("sharded_weight", None)) is not None:
+        module._parameters["weight"] = own
+
+
+@contextmanager
+def naming_lost_ranks() -> Iterator[None]:
+    """A block in which torch's errors of a broken connection, from inside a pass, are `RankLostError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        is_connection = isinstance(error, dist.DistBackendError) or "gloo" in str(error)
+        if not is_connection or is_out_of_memory(error):
+            raise
+        raise RankLostError(first_line(error)) from error
