@@ -56,7 +56,7 @@ _EXCUSE = re.compile(
 )
 _EXCUSES = ("s an AI", "s an ai", "am an AI", "am an ai", "anguage model")
 PATTERNS = {
-    "placeholders": re.compile(f"{_SLOT.pattern}|{_INSERT.pattern}|lorem ipsum", re.IGNORECASE),
+    "placeholders": re.compile(f"{_SLOT.pattern}|{_INSERT.pattern}|lorem ipsum|<image>", re.IGNORECASE),
     "boilerplate": _EXCUSE,
 }
 """Where a finding shows in the text of a row."""
@@ -108,6 +108,8 @@ def text_oddities(its: RowContent) -> int:
         elif word in _NO_ANSWERS or _is_unfilled(bare):
             flags |= Oddity.PLACEHOLDER | (Oddity.UNFILLED if its.question and _is_new(bare, its) else 0)
     if "{{" in its.text and _SLOT.search(its.text) and "```" not in its.text and "{%" not in its.text:
+        flags |= Oddity.PLACEHOLDER
+    if "<image>" in its.text and "```" not in its.text:  # where LLaVA's rows have a picture
         flags |= Oddity.PLACEHOLDER
     if "orem ipsum dolor" in its.text or ("nsert " in its.text and _INSERT.search(its.text)):
         flags |= Oddity.PLACEHOLDER

@@ -193,7 +193,8 @@ def _count_preamble(head: bytes, delimiter: str | None) -> int:
     """The number of lines above the header: none, unless the first line is no header.
 
     A first line that is a comment, or has another number of cells than a later one with the columns of a known form, is
-    none; nor is a title of one cell above lines that all have the same number of cells, two or more.
+    none; nor is a title of one cell above lines that all have the same number of cells, two or more. Spreadsheets write
+    a title with its empty cells (`Report,,`); a first cell that is empty is above pandas' index.
     """
     texts = [line.decode(errors="replace") for line in head.removeprefix(BOM).splitlines()[:PREAMBLE]]
     lines = [(number, text) for number, text in enumerate(texts) if text.strip()]
@@ -202,7 +203,11 @@ def _count_preamble(head: bytes, delimiter: str | None) -> int:
     cells = {number: _cells(text, delimiter) for number, text in lines}
     (first, title), *others = lines
     is_comment = title.lstrip(' \t"').startswith(("#", "//"))
-    if form_of(cells[first]) or (others and not is_comment and len(cells[first]) == len(cells[others[0][0]]) > 1):
+    if form_of(cells[first]):
+        return 0
+    if len(cells[first]) > 1 and cells[first][0] and not any(cells[first][1:]):
+        return next((number for number, _ in others if sum(map(bool, cells[number])) > 1), 0)
+    if others and not is_comment and len(cells[first]) == len(cells[others[0][0]]) > 1:
         return 0
     for number, _ in others:
         if form_of(cells[number]) and (is_comment or len(cells[number]) not in (1, len(cells[first]))):

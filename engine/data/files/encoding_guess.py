@@ -9,6 +9,7 @@ import re
 from codecs import lookup
 from collections.abc import Iterator
 from itertools import pairwise
+from unicodedata import normalize
 
 SAMPLE = 1 << 15  # bytes a guess looks at: charset-normalizer takes a second for 1 MiB
 _LATIN_2, _BALTIC = ("cp1250", "iso8859_2"), ("cp1257", "iso8859_13", "iso8859_4")
@@ -32,6 +33,7 @@ LANGUAGES = (  # letters beyond ASCII, the most frequent first
     ("čšžćđ", _LATIN_2),  # Croatian, Slovenian, Bosnian
     ("ăîâşţșț", ("cp1250", "iso8859_2", "iso8859_16")),
     ("ıüşğçöâîû", ("cp1254", "iso8859_9")),
+    ("àáđôảạưếấêìâộớănícóốờợữầểềệịịụùúủừứựởổồơăắằặẩậẫãẽèéẻẹễỉĩòỏọõỗỡũửỳýỷỹỵ", ("cp1258",)),  # Vietnamese
     ("ėšųįžūčąę", _BALTIC),
     ("āīšēūņžļģčķ", _BALTIC),
     ("äõüöšž", _BALTIC),
@@ -102,7 +104,7 @@ def _fits(data: bytes) -> Iterator[tuple[float, str, str]]:
     for letters, encodings in LANGUAGES:
         for name in encodings:
             try:
-                text = data.decode(name)
+                text = normalize("NFC", data.decode(name))  # cp1258 writes accents beside their letters
             except UnicodeDecodeError:
                 continue
             if score := _score(text, letters):

@@ -1,6 +1,7 @@
 """Text of any encoding as UTF-8; where none is named, other bytes are refused with their place and a guess."""
 
 import codecs
+import re
 from collections.abc import Iterator
 from itertools import chain
 from typing import BinaryIO
@@ -77,10 +78,13 @@ def _recoded(path: str, chunks: Iterator[bytes], encoding: str) -> Iterator[byte
 
 
 def _wide(head: bytes) -> tuple[str, int]:
-    """UTF-16 or UTF-32 by its mark, or by the zeros that every other byte of most scripts' text then is."""
+    """UTF-16 or UTF-32 by its mark, or by the zeros that every other byte of most scripts' text then is; ISO 2022 by
+    the signs with which it goes over to another script: all its bytes are ASCII."""
     for mark, name in WIDE.items():
         if head.startswith(mark):
             return name, 0
+    if (escape := re.search(rb"\x1b\$(?:[@B]|\)C)", head)) is not None:
+        return ("iso2022_kr" if escape.group().endswith(b"C") else "iso2022_jp"), escape.start()
     even, odd = head[:LOOKED_AT:2].count(0), head[1:LOOKED_AT:2].count(0)
     few, half = len(head[:LOOKED_AT]) // 100, len(head[:LOOKED_AT]) // 2
     if min(even, odd) > few or max(even, odd) < max(4, half // 5):

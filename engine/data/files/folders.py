@@ -10,7 +10,7 @@ from ftui.errors import DataError
 from ftui.system.input_files import name_special, read_input
 from ftui.text import toml_value
 
-from .splits import SAVED_SPLITS, choose_split, find_splits
+from .splits import SAVED_SPLITS, WORDS, choose_split, find_splits
 from .streams import KINDS, PACKED, kind_of, printable
 
 FEW = 3  # files that a note names
@@ -106,6 +106,8 @@ def _files_of_split(
         if left and other != chosen
     ]
     members = {file for its in splits.values() for file in its}
+    if len(splits) == 1 and not split and WORDS.get(chosen.lower()) in ("validation", "test"):
+        notes.append(f'{name}: its only split is "{chosen}", and it is trained on')
     rest = [file for file in files if file not in members]
     return splits[chosen], [*notes, *([f"{first_names(rest)}: of no split, not trained on"] if rest else [])]
 

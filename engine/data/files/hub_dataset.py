@@ -18,7 +18,7 @@ from ftui.dataset.report import RowLocation
 from ftui.errors import DataError, DiskError
 from ftui.profile.sections.model import FULL_COMMIT
 
-from .parquet import BATCH, table_row
+from .parquet import BATCH, MEDIA_CELL, table_row
 from .raw_rows import BadRow, RawRow
 from .splits import choose_split
 
@@ -27,13 +27,15 @@ MEDIA = {"Image", "Audio", "Video", "Pdf", "Nifti", "Mesh"}  # features of `data
 
 @dataclass(frozen=True)
 class HubRows:
-    """One split of a data set, on this disk at one commit. `table` is a `datasets.Dataset`."""
+    """One split of a data set, on this disk at one commit. `table` is a `datasets.Dataset`, without the columns of
+    pictures and sound, `media`."""
 
     name: str
     subset: str | None
     split: str
     commit: str
     table: Any
+    media: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
@@ -73,7 +75,8 @@ def fetch_dataset(
         )
     chosen = choose_split(name, split, [str(key) for key in builder.info.splits or {}], evaluation=evaluation)
     table = builder.as_dataset(split=chosen)
-    return HubRows(name, str(builder.config.name), chosen, there, _of_text(name, table))
+    media = tuple(key for key, feature in table.features.items() if type(feature).__name__ in MEDIA)
+    return HubRows(name, str(builder.config.name), chosen, there, table.remove_columns(list(media)), media)
 
 
 def _find_commit(name: str, revision: str | None) -> str | None:
@@ -100,13 +103,6 @@ def _find_commit(name: str, revision: str | None) -> str | None:
         return None
 
 
-def _of_text(name: str, table: Any) -> Any:
-    media = [key for key, feature in table.features.items() if type(feature).__name__ in MEDIA]
-    if media:
-        raise DataError(f"{name} holds images, audio or video ({', '.join(media)}): only text can be trained on.")
-    return table
-
-
 def _load_error(name: str, subset: str | None, commit: str | None, error: Exception) -> DataError:
     words = " ".join(str(error).split())
     if "onfig" in words and "vailable" in words:  # a ValueError whose words list the choices
@@ -121,8 +117,8 @@ def _load_error(name: str, subset: str | None, commit: str | None, error: Except
 
 
 def hub_rows(rows: HubRows) -> Iterator[RawRow | BadRow]:
-    number = 0
+    number, media = 0, dict.fromkeys(rows.media, MEDIA_CELL)
     for batch in rows.table.iter(batch_size=BATCH):
         for values in zip(*batch.values(), strict=True):
             number += 1
-            yield table_row(RowLocation(str(rows), number, "row"), dict(zip(batch, values, strict=True)))
+            yield table_row(RowLocation(str(rows), number, "row"), dict(zip(batch, values, strict=True)) | media)

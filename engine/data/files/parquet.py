@@ -18,6 +18,7 @@ from .streams import kind_of, printable
 
 BATCH = 512  # rows in memory at once; fewer where they are long
 BATCH_BYTES = 2 << 20
+MEDIA_CELL = {"bytes": "", "path": ""}  # stands for a picture or sound, which nobody reads
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
@@ -27,7 +28,7 @@ def table_rows(path: Path, stream: BinaryIO, first: int = 1) -> Iterator[RawRow 
     Of a packed Parquet file a copy is made in the temporary folder, for it is read from its end.
 
     Raises:
-        DataError: it is damaged, holds pictures or sound, or has two columns of one name.
+        DataError: it is damaged, or has two columns of one name.
     """
     import pyarrow  # 0.1 s, and few need it
 
@@ -54,7 +55,7 @@ def _arrow_batches(path: Path, stream: Any) -> Iterator[tuple[int, Any]]:
     if not is_file and path.suffix.lower() == ".arrow":
         _refuse_cut(path)
     reader = ipc.open_file(stream) if is_file else ipc.open_stream(stream)
-    _refuse_schema(path, reader.schema)
+    _refuse_same_names(path, reader.schema)
     before = 0
     for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
         for start in range(0, batch.num_rows, BATCH):
@@ -81,7 +82,7 @@ def _parquet_batches(path: Path, stream: BinaryIO, first: int) -> Iterator[tuple
             return  # an empty file has no rows, whatever its kind
         file.seek(0)
         table = pyarrow.parquet.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
-        _refuse_schema(path, table.schema_arrow)
+        _refuse_same_names(path, table.schema_arrow)
         before, groups = _groups(table.metadata, first)
         for batch in table.iter_batches(batch_size=_batch_size(table.metadata), row_groups=groups):
             yield before, batch
@@ -108,30 +109,22 @@ def _row_bytes(group: Any) -> int:
     return int(group.total_byte_size // max(1, group.num_rows))
 
 
-def _refuse_schema(path: Path, schema: Any) -> None:
+def _refuse_same_names(path: Path, schema: Any) -> None:
     names = schema.names
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise DataError(
             f"{printable(path)}: two columns have the name {twice!r}.", hint="Write it again with one of them renamed."
         )
-    _refuse_media(path, schema)
 
 
-def _refuse_media(path: Path, schema: Any) -> None:
+def _is_media(kind: Any) -> bool:
     """A picture or sound is a struct of `bytes` and `path` wherever the hub's data sets are written as tables."""
     import pyarrow
 
-    media = [
-        column.name
-        for column in schema
-        if pyarrow.types.is_struct(column.type) and {part.name for part in column.type} == {"bytes", "path"}
-    ]
-    if media:
-        raise DataError(
-            f"{printable(path)} holds images, audio or video ({', '.join(media)}): only text can be trained on.",
-            hint="Write its columns of text into a file of their own.",
-        )
+    if pyarrow.types.is_list(kind):
+        return _is_media(kind.value_type)
+    return pyarrow.types.is_struct(kind) and {part.name for part in kind} == {"bytes", "path"}
 
 
 class _Unreadable(str):
@@ -161,6 +154,9 @@ def _values(column: Any) -> list[Any]:
     """As Python's values; those of time as text, for few of them fit Python's types."""
     import pyarrow
 
+    if _is_media(column.type):
+        lengths = column.value_lengths() if pyarrow.types.is_list(column.type) else column.is_valid()
+        return [MEDIA_CELL if there else None for there in lengths.to_pylist()]
     if pyarrow.types.is_temporal(column.type):
         column = column.cast(pyarrow.string())
     try:

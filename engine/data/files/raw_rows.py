@@ -93,10 +93,10 @@ class BadRow:
 
 
 def kind_of_value(value: Any) -> str:
-    """What JSON calls it."""
+    """What JSON calls it, and NaN."""
     names = {dict: "object", list: "list", str: "string", bool: "boolean", type(None): "null"}
-    return names.get(type(value), "number")
+    return "NaN" if value != value else names.get(type(value), "number")
 
 
 def _a(kind: str) -> str:
-    return kind if kind == "null" else f"an {kind}" if kind == "object" else f"a {kind}"
+    return kind if kind in ("null", "NaN") else f"an {kind}" if kind == "object" else f"a {kind}"

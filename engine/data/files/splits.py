@@ -19,12 +19,12 @@ from ftui.system.input_files import read_input
 from .streams import kind_of, printable
 
 CARD, SAVED_SPLITS = "README.md", "dataset_dict.json"
-_WORDS = {
+WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "dev", "val"), "validation"),
     **dict.fromkeys(("test", "testing", "eval", "evaluation", "holdout", "heldout"), "test"),
 }
-_WORD = re.compile(rf"(?<![^-._ 0-9/])(?:{'|'.join(_WORDS)})(?![^-._ 0-9/])", re.IGNORECASE)
+_WORD = re.compile(rf"(?<![^-._ 0-9/])(?:{'|'.join(WORDS)})(?![^-._ 0-9/])", re.IGNORECASE)
 _SHARD = re.compile(r"(\w+(?:[.-]\w+)*?)-\d{5}-of-\d{5}")
 Splits = dict[str, list[Path]]
 
@@ -40,7 +40,7 @@ def choose_split(name: str, split: str | None, splits: Sequence[str], *, evaluat
     meant = [split] if split else ["validation", "test", "train"] if evaluation else ["train"]
     for word in meant:
         for there in splits:
-            if _WORDS.get(there.lower(), there) == _WORDS.get(word.lower(), word):
+            if WORDS.get(there.lower(), there) == WORDS.get(word.lower(), word):
                 return there
     if split is None and len(splits) == 1:
         return splits[0]
@@ -75,7 +75,10 @@ def _subset_entry(top: Path, subset: str | None) -> tuple[dict[str, Any], bool]:
     try:
         entries = (metadata_load(card) or {}).get("configs") if card.is_file() else None
     except (OSError, ValueError, yaml.YAMLError) as error:
-        raise DataError(f"{printable(card)} cannot be read: {' '.join(str(error).split())}.") from error
+        raise DataError(
+            f"{printable(card)} cannot be read: {' '.join(str(error).split())}.",
+            hint="Mend what stands between its lines of ---, or name the files in data.train.",
+        ) from error
     entries = [entry for entry in entries or () if isinstance(entry, dict)] if isinstance(entries, list) else []
     names = [str(entry.get("config_name", "default")) for entry in entries]
     if subset is not None and subset not in names:
@@ -141,5 +144,5 @@ def _named_splits(base: Path, files: Sequence[Path]) -> Splits:
 
 def _split_word(name: str, *, alone: bool = False) -> str:
     """The split that the last word in the name stands for; `alone`: none where words of several splits are in it."""
-    words = [_WORDS[word.lower()] for word in _WORD.findall(name)]
+    words = [WORDS[word.lower()] for word in _WORD.findall(name)]
     return "" if not words or (alone and len(set(words)) > 1) else words[-1]

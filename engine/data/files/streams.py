@@ -22,6 +22,20 @@ CHUNK = 1 << 20
 HEAD = 64  # bytes that tell what lies in the place of a file
 FEWEST = 256
 WINDOW = 1 << 31  # bytes that a frame may look back (`zstd --long=31`); without it 128 MiB, as `zstd` has it
+_ARCHIVE = "Unpack it, and name the file of rows in it; a spreadsheet (.xlsx) is saved as CSV."
+OTHER_FILES = (
+    # first bytes of files that are often named like rows, what they are, the end their name needs, the way out
+    (b"PK\x03\x04", "a ZIP archive or a spreadsheet", "", _ARCHIVE),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "", _ARCHIVE),
+    (b"\xfd7zXZ\0", "packed by xz", "", "Unpack it: xz -d FILE."),
+    (b"BZh91AY&SY", "packed by bzip2", "", "Unpack it: bzip2 -d FILE."),
+    (b"\x1f\x8b", "packed by gzip", ".gz", "Rename it: its name has to end in .gz."),
+    (b"\x28\xb5\x2f\xfd", "packed by zstd", ".zst", "Rename it: its name has to end in .zst."),
+    (b"PAR1", "a Parquet file", ".parquet", "Rename it: its name has to end in .parquet."),
+    (b"ARROW1", "an Arrow file", ".arrow", "Rename it: its name has to end in .arrow."),
+    (b"%PDF-", "a PDF document", "", "Extract its text first."),
+    (b"SQLite format 3\0", "a SQLite database", "", "Export a table of it as CSV."),
+)
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
@@ -65,6 +79,9 @@ def _refuse_stand_in(path: Path, head: bytes) -> None:
             f"{printable(path)} is a pointer of Git LFS, not the file itself.",
             hint="`git lfs pull` in its folder fetches it; or download it with `hf download`.",
         )
+    for mark, what, end, hint in OTHER_FILES:
+        if head.startswith(mark) and end not in (path.suffix.lower(), kind_of(path)):
+            raise DataError(f"{printable(path)} is {what}, not what its name says.", hint=hint)
     if kind_of(path) != ".txt" and re.match(rb"\s*<(!doctype html|html)\b", head, re.IGNORECASE):
         raise DataError(
             f"{printable(path)} is a web page, not a file of rows.",

@@ -101,11 +101,13 @@ def _of_rows(shape: ColumnNames) -> dict[str, str]:
 FORMS = "docs/data.md names the columns of every form."
 SECOND = "the form's name stands first, then what the column is called here"
 QUESTIONS = {
-    *("question", "prompt", "instruction", "query", "input", "problem", "user", "human", "request"),
+    *("question", "prompt", "instruction", "query", "input", "inputs", "problem", "user", "human", "request"),
     *("frage", "pregunta", "domanda", "pergunta", "pytanie", "\u0432\u043e\u043f\u0440\u043e\u0441", "\u95ee\u9898"),
+    *("anweisung", "consigne", "instrucci\u00f3n", "instruccion", "istruzione", "instru\u00e7\u00e3o", "\u6307\u4ee4"),
 }
 ANSWERS = {
-    *("answer", "response", "output", "completion", "solution", "reply", "assistant", "target", "gpt"),
+    *("answer", "response", "output", "completion", "solution", "reply", "assistant", "target", "targets"),
+    *("gpt", "bot", "ai", "\u8f93\u51fa"),
     *("antwort", "respuesta", "r\u00e9ponse", "reponse", "risposta", "resposta", "odpowied\u017a", "odpowiedz"),
     *("\u043e\u0442\u0432\u0435\u0442", "\u56de\u7b54", "\u7b54\u6848"),
 }
@@ -123,6 +125,7 @@ ABOUT = re.compile(
     |filename|file_name|path|__index_level_\d+__)""",
     re.VERBOSE | re.IGNORECASE,
 )
+EXCERPT = 40  # columns of a text that is told
 LONGEST_NAME = 60  # columns of a name that is told
 _INDEX = "__index_level_"  # a column that pandas adds to a parquet file
 
@@ -146,14 +149,16 @@ def naming_hint(rows: Sequence[Row], shape: ColumnNames) -> str:
     for name, values in cells.items():
         if (columns := _turn_columns(name, values)) is not None:
             return f"{name!r} holds turns: {_as_toml(columns)}. {FORMS}"
-    media = [name for name, values in cells.items() if any(_is_media(name, cell) for cell in values)]
+    media = [name for name, values in cells.items() if any(is_media(name, cell) for cell in values)]
     if media:
-        return f"{', '.join(map(repr, media))} holds pictures or sound, and only text can be trained on. {FORMS}"
+        texts = [row.with_value({name: cell for name, cell in row.value.items() if name not in media}) for row in rows]
+        first = f"{', '.join(map(repr, media))} holds pictures or sound, and only text can be trained on."
+        return f"{first} {naming_hint(texts, shape)}"
     words = [name for name, values in cells.items() if values and all(isinstance(cell, str) for cell in values)]
     words = [name for name in words if not ABOUT.fullmatch(name)]
     if misspelt := _find_misspelt(names, words):
         return f"Is {next(iter(misspelt.values()))!r} meant? {_as_toml(misspelt)}. {FORMS}"
-    asks, answers = ([name for name in words if _side(name) in side] for side in (QUESTIONS, ANSWERS))
+    asks, answers = ([name for name in words if _words_of(name) <= side] for side in (QUESTIONS, ANSWERS))
     asks = asks if len(asks) < 2 else [name for name in asks if fold_name(name) != "input"]  # which is more of a prompt
     if len(asks) == len(answers) == 1:
         pair = {"question": asks[0], "answer": answers[0]}
@@ -163,7 +168,7 @@ def naming_hint(rows: Sequence[Row], shape: ColumnNames) -> str:
     others = [name for name in names if name not in words and not ABOUT.fullmatch(name)]
     if len(words) == 1 and not others and any(len(cell.split()) > 1 for cell in cells[words[0]]):
         return f"To train on {words[0]!r} as plain text: {_as_toml({'text': words[0]})}. {FORMS}"
-    return _ask_for_names(words, [name for name in others if cells[name]])
+    return _ask_for_names({name: cells[name][0] for name in words}, [name for name in others if cells[name]])
 
 
 def _find_misspelt(names: list[str], words: list[str]) -> dict[str, str]:
@@ -178,25 +183,34 @@ def _find_misspelt(names: list[str], words: list[str]) -> dict[str, str]:
     return {}
 
 
-def _ask_for_names(words: list[str], others: list[str]) -> str:
-    """A hint for columns of which nobody can tell what they are."""
+def _ask_for_names(words: dict[str, str], others: list[str]) -> str:
+    """A hint for columns of which nobody can tell what they are, each with the first text in it.
+
+    Of two columns, where the answer is in one of them, both readings are shown, each with what it would train on.
+    """
     listed = ", ".join(map(repr, others))
     nested = f" Text inside of {listed} is not found: write it into a column of its own." if others else ""
     if not words:
         return f"No column holds text: is it the right file?{nested} {FORMS}"
-    pair = 'data.columns = {question = "NAME", answer = "NAME"}'
-    return (
-        f'Which column asks and which one answers? Say so: {pair}, or {{text = "NAME"}} for plain text.{nested} {FORMS}'
-    )
+    pair = 'Say so: data.columns = {question = "NAME", answer = "NAME"}'
+    if len(words) == 2 and not others:
+        one, other = words
+        readings = [
+            f'{_as_toml({"question": asks, "answer": answers})} trains on "{cut(shown(words[answers]), EXCERPT)}"'
+            for asks, answers in ((one, other), (other, one))
+        ]
+        pair = ", ".join(readings)
+    return f'Which column asks and which one answers? {pair}, or {{text = "NAME"}} for plain text.{nested} {FORMS}'
 
 
-def _side(name: str) -> str:
-    return re.sub(r"_(text|message|content)$", "", fold_name(name))
+def _words_of(name: str) -> set[str]:
+    """`Bot Response` is of an answer as both its words are."""
+    return set(re.sub(r"_(text|message|content)$", "", fold_name(name)).split("_"))
 
 
-def _is_media(name: str, cell: Any) -> bool:
-    """A struct of `bytes` and `path` is how `datasets` writes them."""
-    return (isinstance(cell, dict) and {"bytes", "path"} <= cell.keys()) or fold_name(name) in MEDIA
+def is_media(name: str, cell: Any) -> bool:
+    """Whether a cell is a picture or sound: a struct of `bytes` and `path` is how `datasets` writes them."""
+    return (isinstance(cell, dict) and {"bytes", "path"} <= cell.keys()) or name.lower() in MEDIA
 
 
 def _turn_columns(name: str, cells: Sequence[Any]) -> dict[str, str] | None:

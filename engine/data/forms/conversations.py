@@ -25,9 +25,11 @@ Turns = list[tuple[Message, bool]]  # turns, each with whether it is trained on 
 def read_string(row: Row, key: str, *, default: str | None = None) -> str:
     value = default if row.value.get(key) is None else row.value[key]
     if value is None:
-        raise row.error(f"{key!r} is missing", hint=nearest_name_hint(key, [n for n in row.value if n != key]))
+        meant = nearest_name_hint(key, [name for name in row.value if name != key])
+        null = "It is null: write its text, or delete the row." if key in row.value else ""
+        raise row.error(f"{key!r} is missing", hint=meant or null)
     if not isinstance(value, str):
-        kind = "NaN" if value != value else kind_of_value(value)
+        kind = kind_of_value(value)
         raise row.error(f"{key!r} is not a string{row.unlike(key) or f' ({kind})'}", hint=NOT_TEXT[kind])
     return value
 

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 from ftui.errors import DataError
+from ftui.text import toml_value
 
 from ..files.raw_rows import Row
 from . import conversations, preferences
-from .column_names import MEDIA, STANDARD_NAMES, ColumnNames, missing_columns, rename_columns
+from .column_names import STANDARD_NAMES, ColumnNames, is_media, missing_columns, rename_columns
 from .examples import Chat, Completion, Example, JudgedAnswer, Message, Pair, Text, Tokens
 from .tokenized import read_tokens
 
@@ -46,9 +47,9 @@ def to_example(row: Row, form: str, shape: ColumnNames = STANDARD_NAMES) -> Exam
         DataError: the row does not have this form, or shows more than text; file and line are named.
     """
     named = rename_columns(row, shape)
-    for key in MEDIA:
-        if named.value.get(key) and form not in ("text", "tokenized"):  # text is whole without a picture beside it
-            alone = f'To train on its text alone: data.columns = {{{key} = ""}}.'
+    for key, cell in named.value.items():
+        if cell and is_media(key, cell) and form not in ("text", "tokenized"):  # text is whole without a picture
+            alone = f"To train on its text alone: data.columns = {toml_value({key: ''})}."
             raise row.error(f"it has {key}: only text can be trained on", hint=alone)
     try:
         return READERS[form](named, shape)

@@ -211,7 +211,8 @@ def _of_parts(row: Row, message: Message, what: str) -> Message:
         said = part if isinstance(part, str) else part.get("text", part.get("value", part.get(kind))) if kind else None
         if kind not in kinds or not isinstance(said, str):
             raise row.error(
-                f"{what} has a part that is no text ({kind or 'without a type'}): only text can be trained on"
+                f"{what} has a part that is no text ({kind or 'without a type'}): only text can be trained on",
+                hint="Write its turns without such parts, or leave the row out.",
             )
         parts[kinds[kind]].append(said)
     calls = [

@@ -68,7 +68,7 @@ def _plain_text(values: KnownValues) -> Iterator[ProfileFault]:
 def _columns(values: KnownValues) -> Iterator[ProfileFault]:
     for where, form, columns, _ in _shapes(values):
         known = COLUMNS[form] if form in COLUMNS else frozenset().union(*COLUMNS.values())
-        unknown = {ours: theirs for ours, theirs in columns.items() if ours not in known}
+        unknown = {ours: theirs for ours, theirs in columns.items() if theirs and ours not in known}  # "" is not read
         if unknown:
             which = "no form has" if form == "auto" else f'format = "{form}" does not have'
             why = f"columns names {', '.join(map(repr, unknown))}, which {which}: write the form's name first"

@@ -17,7 +17,7 @@ from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.inspection.report.special_token_text import describe_special_tokens
 from ftui.errors import DataError
 from tests.support.data_rows import read_rows
-from tests.support.tiny import make_tokenizer, seen, write_rows
+from tests.support.tiny import make_profile, make_tokenizer, seen, write_rows
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 12345\n"
 PAGE = b"\n<!DOCTYPE html>\n<html><head><title>Not found</title></head></html>\n"
@@ -62,6 +62,15 @@ def test_what_was_never_downloaded_is_named(name: str, tmp_path: Path) -> None:
             "'image' holds pictures or sound",
         ),
         ({"messages": [USER, ASSISTANT], "images": ["a.png"]}, "it has images", 'data.columns = {images = ""}'),
+        ({"messages": [USER, ASSISTANT], "Photo": {"bytes": "", "path": "a"}}, "it has Photo", '{Photo = ""}'),
+        ({"question": "a", "answer": "b", "audio": "a.wav"}, "it has audio", 'data.columns = {audio = ""}'),
+        ({"image": "a.png", "query": "a", "response": "b"}, "no known form", 'answer = "response"'),
+        ({"instruction": "a", "output": None}, "'output' is missing", "It is null: write its text"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image"}]}, ASSISTANT]},
+            "has a part that is no text (image)",
+            "without such parts",
+        ),
     ],
 )
 def test_a_cell_that_is_no_text(row: dict[str, Any], reason: str, hint: str, tmp_path: Path) -> None:
@@ -72,7 +81,10 @@ def test_a_cell_that_is_no_text(row: dict[str, Any], reason: str, hint: str, tmp
     assert reason in detected.problem and hint in detected.hint
     if columns := re.search(r"data\.columns = (\{.*?\})", detected.hint):
         shape = ColumnNames(tomllib.loads(f"columns = {columns[1]}")["columns"])
+        if "image" in row and "query" in row:
+            shape = ColumnNames({**shape.columns, "image": ""})
         assert detect_form(rows, shape).checked().form
+        make_profile(tmp_path, path, data={"columns": dict(shape.columns)})  # a profile may say so
     if "NaN" in reason:  # obeyed
         path.write_text(json.dumps({key: "" if value != value else value for key, value in row.items()}) + "\n")
         assert detect_form(list(read_rows(path))).checked().form
@@ -112,12 +124,55 @@ def test_a_system_column_that_a_system_turn_beats_is_noted(row: dict[str, Any], 
     assert detect_form([Row(Path("rows.jsonl"), 1, row)]).unused == unused
 
 
-def test_pictures_in_a_table_have_a_way_out(tmp_path: Path) -> None:
-    path = tmp_path / "rows.parquet"
-    pq.write_table(pa.Table.from_pylist([{"picture": {"bytes": b"x", "path": "y"}, "text": "a"}]), path)
-    with pytest.raises(DataError, match="images, audio or video") as caught:
-        list(read_rows(path))
-    assert "a file of their own" in caught.value.hint
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+@pytest.mark.parametrize("picture", [{"bytes": b"\xff", "path": "y"}, [{"bytes": b"\xff", "path": None}] * 2])
+def test_pictures_in_a_table_have_a_way_out(suffix: str, picture: Any, tmp_path: Path) -> None:
+    """A column of them is named and can be dropped; a row without one is a row of text."""
+    path = tmp_path / f"rows.{suffix}"
+    empty: list[Any] | None = [] if isinstance(picture, list) else None
+    table = pa.Table.from_pylist([{"shown": cell, "messages": [USER, ASSISTANT]} for cell in (picture, empty)])
+    if suffix == "parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
+            writer.write_table(table)
+    rows = list(read_rows(path))
+    with pytest.raises(DataError, match="row 1: it has shown: only text") as caught:
+        to_example(rows[0], "messages")
+    assert to_example(rows[1], "messages") == Chat([USER, ASSISTANT])
+    columns = tomllib.loads(caught.value.hint.partition("data.")[2].rstrip("."))["columns"]
+    shape = ColumnNames(columns)
+    assert [to_example(row, detect_form(rows, shape).form, shape) for row in rows] == [Chat([USER, ASSISTANT])] * 2
+
+
+def test_a_number_that_is_none_among_texts_is_called_so(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"question": "a", "answer": "b"}\n{"question": "a", "answer": NaN}\n')
+    rows = list(read_rows(path))
+    with pytest.raises(DataError, match=r"not a string \(NaN here, a string in line 1\)") as caught:
+        to_example(rows[1], "question_answer")
+    assert "fillna" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "what", "way"),
+    [
+        ("a.csv", b"PK\x03\x04\x14\0", "a ZIP archive or a spreadsheet", "saved as CSV"),
+        ("a.jsonl", b"\x1f\x8b\x08\0", "packed by gzip", "end in .gz"),
+        ("a.json", b"\x28\xb5\x2f\xfd\0", "packed by zstd", "end in .zst"),
+        ("a.jsonl", b"PAR1\x15\0", "a Parquet file", "end in .parquet"),
+        ("a.parquet", b"ARROW1\0\0", "an Arrow file", "end in .arrow"),
+        ("a.txt", b"%PDF-1.7\n", "a PDF document", "text first"),
+        ("a.jsonl", b"SQLite format 3\0", "a SQLite database", "as CSV"),
+        ("a.jsonl.gz", b"BZh91AY&SY", "packed by bzip2", "bzip2 -d"),
+        ("a.jsonl.zst", b"\x1f\x8b\x08\0", "packed by gzip", "end in .gz"),
+    ],
+)
+def test_a_file_of_another_kind_is_named(name: str, data: bytes, what: str, way: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(DataError, match=f"{name} is {what}, not what its name says") as caught:
+        list(read_rows(tmp_path / name))
+    assert way in caught.value.hint
 
 
 def test_a_part_of_a_character_is_told_by_its_bytes(tmp_path: Path) -> None:

@@ -109,6 +109,9 @@ ROW = [{"instruction": "a b", "output": "c, d"}]
             2,
             [{"#": n, "ask": q, "say": a} for n, q, a in [("1", "a b", "c d"), ("2", "e f", "g h")]],
         ),
+        ("Report,\n,\nask,say\na b,c d\n", 4, [{"ask": "a b", "say": "c d"}]),
+        ("Report;;\nof June;;\n;;\nask;say;n\na b;c d;1\n", 5, [{"ask": "a b", "say": "c d", "n": "1"}]),
+        (",body\n0,hello\n1,world\n", 2, [{"body": "hello"}, {"body": "world"}]),
         ("body\nhello\nworld\n", 2, [{"body": "hello"}, {"body": "world"}]),
     ],
 )

@@ -64,6 +64,8 @@ WRITTEN = (
     ("Þórður ætlaði að fá sér kaffi í húsinu.", "latin-1", "cp1252"),
     ("Kŕdeľ šťastných ďatľov učí pri ústí Váhu mĺkveho koňa.", "cp1250", "cp1250"),
     ("Nur ein Café.", "latin-1", "cp1252"),
+    ("Tôi là Nam và tôi thích ăn bánh, đi chơi.", "cp1258", "cp1258"),
+    ("Trái tim anh luôn vui khi có em bên mi\u0300nh ơ\u0309 đây.", "cp1258", "cp1258"),
     ("Pão e maçã", "latin-1", "cp1252"),
 )
 
@@ -84,6 +86,22 @@ def test_a_guess_is_weighed_by_the_letters_of_languages_and_obeyed(
     (block,) = read_blocks([path], encoding=first)
     read = json.loads(block.texts[0])["text"]
     assert read == f"{text} 0" or read.translate(CEDILLAS) == f"{text} 0".translate(CEDILLAS)
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [("吾輩は猫である。名前はまだ無い。", "iso2022_jp"), ("안녕하세요. 오늘 날씨가", "iso2022_kr")],
+)
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.txt"])
+def test_text_that_changes_its_alphabet_by_escapes_is_not_taken_for_ascii(
+    text: str, encoding: str, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(f'{{"text": "{text}"}}\n'.encode(encoding))
+    with pytest.raises(DataError, match=f"but {encoding.upper()}") as refused:
+        list(read_blocks([tmp_path / name]))
+    assert f'data.encoding = "{encoding}"' in refused.value.hint
+    (block,) = read_blocks([tmp_path / "rows.txt"], encoding=encoding) if name == "rows.txt" else [None]
+    assert block is None or text in json.loads(block.texts[0])["text"]
 
 
 @pytest.mark.parametrize(

@@ -266,9 +266,6 @@ def test_parquet_with_text_that_is_none_or_pictures(tmp_path: Path) -> None:
     broken = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"a\xff\xfe")])
     first, second = parquet(tmp_path / "rows.parquet", pa.table({"text": broken}))
     assert first == A and second.startswith(", row 2: column 'text' cannot be read ('utf-8' codec")
-    picture = pa.table({"text": ["a"], "image": [{"bytes": b"\xff", "path": None}]})
-    pq.write_table(picture, tmp_path / "rows.parquet")
-    assert refusal(tmp_path / "rows.parquet", (tmp_path / "rows.parquet").read_bytes())[0].startswith(" holds images")
 
 
 def test_texts_bigger_than_a_piece_are_cut_at_blank_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

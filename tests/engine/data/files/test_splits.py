@@ -103,7 +103,7 @@ def test_one_split_of_a_folder_is_read_and_the_others_are_offered(name: str, tmp
     make_folder(tmp_path, card, files)
     listing = list_files(tmp_path)
     assert [file.relative_to(tmp_path).as_posix() for file in listing.files] == trained
-    offers = [note.partition("data.eval = ") for note in listing.notes]
+    offers = [note.partition("data.eval = ") for note in listing.notes if "its only split" not in note]
     assert [note for note, _, toml in offers if not toml] == (
         [f"{', '.join(str(tmp_path / file) for file in rest)}: of no split, not trained on"] if rest else []
     )
@@ -115,6 +115,21 @@ def test_one_split_of_a_folder_is_read_and_the_others_are_offered(name: str, tmp
             split = note.partition('split "')[2].partition('"')[0]
             evaluated[split] = [Path(str(file)).relative_to(tmp_path).as_posix() for file in source.places]
     assert evaluated == others
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (["test.jsonl"], 'its only split is "test", and it is trained on'),
+        (["data/validation-00000-of-00001.jsonl"], 'its only split is "validation"'),
+        (["train.jsonl"], ""),
+        (["rows.jsonl"], ""),
+    ],
+)
+def test_training_on_what_is_there_to_test_is_said(files: list[str], words: str, tmp_path: Path) -> None:
+    make_folder(tmp_path, "", files)
+    assert [words in note for note in list_files(tmp_path).notes] == [True] * bool(words)
+    assert not list_files(tmp_path, evaluation=True).notes
 
 
 def test_a_split_may_be_named(tmp_path: Path) -> None:

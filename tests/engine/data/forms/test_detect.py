@@ -33,6 +33,7 @@ def test_an_unknown_form_is_named_by_its_keys() -> None:
 
 
 ASKED = "Which column asks"
+BOTH = ASKED + " and which one answers? data.columns = {"  # two readings, each with what it would train on
 LONG = {"role": "assistant", "content": "so " * 9}
 THEIRS = [{"speaker": "user", "text": "why?"}, {"speaker": "bot", "text": "so"}]
 # name: (a row, what is trained on where it is read at once, or where its hint is obeyed; the hint where it asks)
@@ -56,8 +57,14 @@ UNKNOWN: dict[str, tuple[dict[str, Any], Example | str]] = {
     "turns of ShareGPT": ({"dialog": [HUMAN, GPT]}, Chat([USER, ASSISTANT])),
     "turns as JSON": ({"chat_history": json.dumps([USER, ASSISTANT])}, Chat([USER, ASSISTANT])),
     "turns of other keys": ({"talk": THEIRS, "score": 1}, Chat([USER, ASSISTANT])),
-    "summaries": ({"document": "so it is", "summary": "so"}, ASKED),
-    "what is in another language": ({"warum": "why is it?", "darum": "so"}, ASKED),
+    "inputs and targets": ({"inputs": "why?", "targets": "so", "language": "en"}, Chat([USER, ASSISTANT])),
+    "names of two words": ({"User Prompt": "why?", "bot_response": "so"}, Chat([USER, ASSISTANT])),
+    "chinese": ({"\u6307\u4ee4": "why?", "\u8f93\u51fa": "so"}, Chat([USER, ASSISTANT])),
+    "french": ({"consigne": "why?", "r\u00e9ponse": "so"}, Chat([USER, ASSISTANT])),
+    "who asks and who answers in one name": ({"user_response": "why?", "bot_question": "so", "x": "a"}, ASKED),
+    "summaries": ({"document": "so it is", "summary": "so"}, BOTH),
+    "news": ({"article": "so it is", "highlights": "so", "id": "a"}, BOTH),
+    "what is in another language": ({"warum": "why is it?", "darum": "so"}, BOTH),
     "a text and a label": ({"review": "so it is", "sentiment": 1}, ASKED),
     "two answers": ({"question": "why?", "response": "so", "output": "no"}, ASKED),
     "an answer in an object": ({"context": "so", "question": "why?", "answers": {"text": "so"}}, "inside of 'answers'"),
@@ -75,7 +82,13 @@ def test_a_hint_is_obeyed(name: str) -> None:
     proposed = re.search(r"data\.columns = (\{.*?\})", detected.hint)
     if isinstance(expected, str):
         assert expected in detected.hint
-        assert proposed is None or "NAME" in proposed[1]
+        readings = re.findall(r'data\.columns = (\{[^"]*?"\w+".*?\}) trains on "(.*?)"', detected.hint)
+        assert len(readings) == 2 * (expected is BOTH)
+        for columns, trained in readings:  # obeyed
+            read = ColumnNames(tomllib.loads(f"columns = {columns}")["columns"])
+            example = to_example(rows[0], detect_form(rows, read).checked().form, read)
+            assert isinstance(example, Chat) and example.messages[-1] == {"role": "assistant", "content": trained}
+        assert readings or proposed is None or "NAME" in proposed[1]
         return
     assert proposed is not None, detected.hint
     shape = ColumnNames(tomllib.loads(f"columns = {proposed[1]}")["columns"])
