@@ -1,12 +1,14 @@
 """A file of another tool becomes a profile that can be run, or one that says what it still needs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from ftui.errors import ProfileError
 from ftui.importers.command import UNKNOWN, read_arguments
 from ftui.importers.config_file import Document, Leaf, find_references, read_tables, read_text, resolve_references
-from ftui.importers.draft import Dropped, Imported, ProfileDraft
+from ftui.importers.draft import Imported, ProfileDraft
 from ftui.importers.rules import apply_rules
+from ftui.importers.sharding import forget_processes, settle_sharding
 from ftui.importers.tools import find_tool
 from ftui.importers.write import write_profile
 from ftui.profile.layers import examine, text_layer
@@ -35,7 +37,39 @@ def read_document(path: Path) -> Document:
     leaves = _read_script(path, text) if is_script else read_tables(path, text)
     if not leaves:
         raise ProfileError(f"{path} has no keys.", hint="Name the file that another tool trains with.")
+    leaves = _with_named_tables(leaves, path.absolute().parent)
     return Document(path, resolve_references(leaves), find_references(leaves))
+
+
+NAME_FILES = ("deepspeed", "fsdp_config", "deepspeed_config_file")
+"""Keys at whose place the tables of the JSON or YAML file stand that they name."""
+
+
+def _with_named_tables(leaves: tuple[Leaf, ...], folder: Path) -> tuple[Leaf, ...]:
+    """The leaves with what those files say, where they are here and can be read; else the name stays."""
+    whole: list[Leaf] = []
+    for leaf in leaves:
+        named = leaf.value if leaf.last in NAME_FILES and isinstance(leaf.value, str) else ""
+        path = next((path for path in _places(named, folder) if path.is_file()), None) if _is_tables(named) else None
+        whole += [leaf] if path is None else _read_at(leaf, path)
+    return tuple(whole)
+
+
+def _is_tables(name: str) -> bool:
+    return name.endswith((".json", ".yaml", ".yml")) and "\0" not in name
+
+
+def _places(name: str, folder: Path) -> list[Path]:
+    return [place / name for place in (folder, Path.cwd(), *list(folder.parents)[:3])]
+
+
+def _read_at(leaf: Leaf, path: Path) -> list[Leaf]:
+    try:
+        return [
+            replace(one, path=(*leaf.path, *one.path), line=leaf.line) for one in read_tables(path, read_text(path))
+        ]
+    except ProfileError:
+        return [leaf]
 
 
 def _read_script(path: Path, text: str) -> tuple[Leaf, ...]:
@@ -78,7 +112,9 @@ def import_file(path: Path, folder: Path | None = None) -> Imported:
     draft = ProfileDraft(document, tool.name, Path.cwd() if folder is None else folder)
     apply_rules(draft, tool)
     tool.suppose(draft)
+    settle_sharding(draft)
     missing = _make_valid(draft, path)
+    forget_processes(draft)
     text = redact(write_profile(draft, missing, path))
     return Imported(
         text, tuple(draft.carried), tuple(draft.dropped), tool.name, missing, draft.refused, tuple(draft.unsaid)
@@ -107,12 +143,7 @@ def _take_away(draft: ProfileDraft, problem: ProfileFault) -> bool:
         return False
     carried = {tuple(item.ours.split(".")) for item in draft.carried}
     key = min(at_fault, key=lambda key: key in carried)
-    del draft.values[key]
-    draft.notes.pop(key, None)
-    why = redact(f"{'.'.join(key)}: {problem.message}")
-    for item in [item for item in draft.carried if tuple(item.ours.split(".")) == key]:
-        draft.carried.remove(item)
-        draft.dropped.append(Dropped(item.foreign, draft.document.named.get(item.foreign), why, True))
+    draft.take_back(".".join(key), f"{'.'.join(key)}: {problem.message}", matters=True)
     return True
 
 

@@ -125,6 +125,16 @@ class ProfileDraft:
         """What is lost and is no key of this file, such as a column of a list of data sets."""
         self.dropped.append(Dropped(redact(name), redact_value(value), redact(reason), True))
 
+    def take_back(self, ours: str, reason: str, *, matters: bool = False) -> None:
+        """A key of the profile is no longer set, and all that said it has no place."""
+        key = tuple(ours.split("."))
+        del self.values[key]
+        self.notes.pop(key, None)
+        for item in [item for item in self.carried if item.ours == ours]:
+            self.carried.remove(item)
+            value = redact_value(self.document.named.get(item.foreign))
+            self.dropped.append(Dropped(item.foreign, value, redact(reason), matters))
+
     def suppose(self, ours: str, value: Any, note: str = "") -> None:
         """What the other tool does where its file says nothing."""
         key = tuple(ours.split("."))

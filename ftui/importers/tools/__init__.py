@@ -1,6 +1,7 @@
 """The tools whose files are imported: a module for each, which holds its table of rules."""
 
 from ftui.errors import ProfileError
+from ftui.importers.accelerate_config import ACCELERATE
 from ftui.importers.config_file import Document
 from ftui.importers.rules import SourceTool
 from ftui.importers.tools.axolotl import AXOLOTL
@@ -13,7 +14,7 @@ from ftui.importers.tools.trl import TRL
 from ftui.importers.tools.unread import unread_tool
 from ftui.text import shown
 
-TOOLS = (TORCHTUNE, LITGPT, DEEPSPEED, AXOLOTL, LLAMAFACTORY, TRL, GUIDE)
+TOOLS = (TORCHTUNE, LITGPT, DEEPSPEED, ACCELERATE, AXOLOTL, LLAMAFACTORY, TRL, GUIDE)
 """In the order in which they are asked: the keys of an earlier one are less like those of others."""
 
 FEW = 2  # unknown keys that a file may have however short it is: slips, and what is new

@@ -21,6 +21,7 @@ from ftui.importers.rules import (
     says,
     to,
 )
+from ftui.importers.sharding import TRAINER_SHARDING
 from ftui.importers.tools import axolotl_data, axolotl_preference, axolotl_tokens, guides
 from ftui.importers.tools.preference_keys import compares, usual_rate
 from ftui.importers.tools.push_keys import push_rules
@@ -29,7 +30,7 @@ from ftui.importers.tools.trainer import (
     HUB,
     LAUNCH,
     LOADER,
-    SHARDED,
+    PARALLEL,
     TRAINER,
     evaluates,
     held_out,
@@ -231,9 +232,11 @@ RULES: dict[str, Rule] = {
     **drops("the model's config says it", "model_type tokenizer_type processor_type base_model_config cls_model_config"
             " is_falcon_derived_model is_llama_derived_model is_mistral_derived_model is_qwen_derived_model strict"),
     **drops("the tokenizer of the base is used", "tokenizer_config tokenizer_use_mistral_common", matters=True),
-    **drops(SHARDED, "deepspeed deepspeed.* deepcompile fsdp fsdp.* fsdp_config fsdp_config.* fsdp_version"
-            " fsdp_final_state_dict_type qlora_sharded_model_loading tensor_parallel_size context_parallel_size"
-            " sequence_parallel_degree heads_k_stride ring_attn_func dp_shard_size dp_replicate_size", matters=True),
+    **TRAINER_SHARDING,
+    **drops(PARALLEL, "tensor_parallel_size context_parallel_size sequence_parallel_degree heads_k_stride"
+            " ring_attn_func", matters=True),
+    **drops("all GPUs divide it among them", "dp_shard_size"),
+    **drops("not built", "deepcompile dp_replicate_size", matters=True),
     **push_rules(by_name=True),
     **drops(HUB, "hub_* push_dataset_to_hub hf_use_auth_token"),
     **drops(LAUNCH, "world_size ddp device device_map max_memory max_memory.* gpu_memory_limit low_cpu_mem_usage"

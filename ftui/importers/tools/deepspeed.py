@@ -3,18 +3,23 @@
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import Rule, SourceTool, carries, drops, each, only, same, says, to, trackers
-from ftui.importers.tools.trainer import LAUNCH, SHARDED, betas
+from ftui.importers.sharding import zero_rules
+from ftui.importers.tools.trainer import LAUNCH, PARALLEL, betas
 from ftui.importers.values import Unfit, above_zero, is_on, optimizer, text, whole
 
 
 def _batch(draft: ProfileDraft, leaf: Leaf) -> None:
-    if draft.raw("gradient_accumulation_steps") not in (None, "auto"):
-        draft.drop(leaf, "micro-batch and accumulation say it; on several GPUs it is as many times larger")
-        return
-    given = draft.raw("train_micro_batch_size_per_gpu")
+    given, steps = draft.raw("train_micro_batch_size_per_gpu"), draft.raw("gradient_accumulation_steps")
     micro = above_zero(given) if isinstance(given, int) else None
     total = above_zero(leaf.value)
-    if micro is None:
+    if steps not in (None, "auto"):
+        on_one = above_zero(steps) * (micro or 0)
+        if on_one and total > on_one and total % on_one == 0:
+            note = "train_batch_size / (micro-batch x accumulation)"
+            draft.carry(leaf, "hardware.num_processes", total // on_one, note)
+        else:
+            draft.drop(leaf, "micro-batch and accumulation say it; on several GPUs it is as many times larger")
+    elif micro is None:
         draft.carry(leaf, "train.per_device_train_batch_size", total, "train_batch_size there, on one GPU")
     elif total % micro:
         raise Unfit("no multiple of train_micro_batch_size_per_gpu")
@@ -61,8 +66,11 @@ _KEYS: dict[str, Rule] = {
     **each(says("train.precision", _precision), "fp16.enabled bf16.enabled bfloat16.enabled"),
     **trackers(tensorboard="tensorboard.enabled", wandb="wandb.enabled"),
     "activation_checkpointing.*": _activations,
-    **drops(SHARDED, "zero_optimization.* zero_allow_untested_optimizer zero_force_ds_cpu_optimizer aio.*"
-            " tensor_parallel.* pipeline.*", matters=True),
+    **zero_rules("zero_optimization."),
+    **drops("ftui checks itself which optimizers go with hardware.shard and hardware.offload",
+            "zero_allow_untested_optimizer zero_force_ds_cpu_optimizer"),
+    **drops("host memory is used as it comes", "aio.*"),
+    **drops(PARALLEL, "tensor_parallel.* pipeline.*", matters=True),
     **drops(LAUNCH, "communication_data_type prescale_gradients gradient_predivide_factor sparse_gradients"
             " data_types.* amp.* dump_state comms_logger.* dataloader_drop_last"),
     **drops("ftui scales the loss by its own rule under fp16", "fp16.* bf16.* bfloat16.*"),

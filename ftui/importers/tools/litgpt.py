@@ -26,7 +26,7 @@ from ftui.importers.rules import (
     says,
     to,
 )
-from ftui.importers.tools.trainer import LAUNCH, LOADER, LOGS, SHARDED, betas, evaluates, launched
+from ftui.importers.tools.trainer import LAUNCH, LOADER, LOGS, betas, evaluates, launched
 from ftui.importers.values import (
     Unfit,
     above_zero,
@@ -257,7 +257,7 @@ RULES: dict[str, Rule] = {
     **drops(OWN_FOLDER, "out_dir"),
     **drops("`ftui resume` goes on from a checkpoint", "resume"),
     **drops(LAUNCH, "accelerator"),
-    **drops(SHARDED, "strategy", matters=True),
+    **drops("set hardware.shard to divide the model among GPUs", "strategy", matters=True),
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from ftui.importers.rules import (
     split_of,
     to,
 )
-from ftui.importers.tools.trainer import LOGS, SHARDED, launched
+from ftui.importers.tools.trainer import LOGS, PARALLEL, launched
 from ftui.importers.values import Unfit, convert_for, either, is_on, one_of, optimizer, text, texts, whole
 
 DTYPES = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
@@ -204,7 +204,9 @@ RULES: dict[str, Rule] = {
     **drops("an epoch is whole here; set train.max_steps", "max_steps_per_epoch", matters=True),
     **drops("not built", "enable_activation_offloading activation_offloading_* custom_sharded_layers model.* dataset.*"
             " dataset_val.* run_val_every_n_steps optimizer.* lr_scheduler.*", matters=True),
-    **drops(SHARDED, "fsdp_* tensor_parallel_* context_parallel_* data_parallel_* parallelize_plan.*", matters=True),
+    **drops("each GPU has the whole model here; set hardware.shard to divide it", "fsdp_* data_parallel_shard_dim",
+            matters=True),
+    **drops(PARALLEL, "tensor_parallel_* context_parallel_* data_parallel_* parallelize_plan.*", matters=True),
 }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from ftui.importers.rules import (
     to,
     when,
 )
+from ftui.importers.sharding import SAID, TRAINER_SHARDING, ZERO_OF_LAUNCHER, fsdp_rules, zero_rules
 from ftui.importers.tools.push_keys import OTHER_WAY, push_rules
 from ftui.importers.values import (
     Unfit,
@@ -40,12 +41,13 @@ from ftui.profile.sections.optimizers import OptimArgs
 from ftui.profile.sections.schedulers import SchedulerKwargs
 from ftui.runs.run_folder import name_from
 
-SHARDED = "ZeRO and FSDP are not built yet; several GPUs each hold the whole model (hardware.num_processes)"
+PARALLEL = "splitting layers, sequences or stages among GPUs is not built"
 HUB = "the result stands in the run's folder; `ftui push` sends it, or push.to when the run has finished"
 LOADER = "rows are read from a cache without loader processes"
 LAUNCH = "ftui starts its processes itself (hardware.num_processes)"
 LOGS = "every step is recorded whatever is printed"
 REENTRANT = "ftui checkpoints without reentering autograd; the result is the same"
+ON_COMMAND_LINE = ZERO_OF_LAUNCHER | {name: rule for name, rule in fsdp_rules("").items() if name[:5] == "fsdp_"}
 SAY_PROCESSES = ("num_processes", "nproc_per_node", "num_gpus")
 TRACKERS = get_args(Tracker)
 
@@ -101,8 +103,12 @@ def launched(draft: ProfileDraft, leaf: Leaf) -> None:
         draft.drop(leaf, "the program's own bf16 and fp16 say it")
     elif name in ("config_file", "deepspeed_config_file"):
         draft.drop(leaf, "it is not read: hardware.num_processes says on how many GPUs", matters=True)
-    elif name.startswith(("use_deepspeed", "use_fsdp", "fsdp_", "zero", "offload_", "use_megatron", "megatron_")):
-        draft.drop(leaf, SHARDED, matters=is_on(leaf.value))
+    elif name in ("use_fsdp", "use_deepspeed"):
+        draft.drop(leaf, "hardware.shard says it")
+    elif rule := ON_COMMAND_LINE.get(name):
+        rule(draft, leaf)
+    elif name.startswith(("use_megatron", "megatron_")):
+        draft.drop(leaf, PARALLEL, matters=is_on(leaf.value))
     else:
         draft.drop(leaf, LAUNCH)
 
@@ -288,8 +294,9 @@ TRAINER: dict[str, Rule] = {
                     " parallelism_config parallelism_config.* split_batches ray_scope use_mps_device tpu_num_cores"
                     " nnodes node_rank master_addr master_port config_file include hostfile tpu_metrics_debug"
                     " xpu_backend average_tokens_across_devices"),
-    **drops(SHARDED, "deepspeed deepspeed.* fsdp fsdp_config fsdp_config.* fsdp_min_num_params"
-                     " fsdp_transformer_layer_cls_to_wrap", matters=True),
+    **TRAINER_SHARDING,
+    **drops(SAID, "launcher.deepspeed_config_file.*"),
+    **zero_rules("launcher.deepspeed_config_file.zero_optimization."),
     **drops(LOGS, "logging_strategy logging_first_step logging_nan_inf_filter log_level log_level_replica"
                   " log_on_each_node disable_tqdm include_num_input_tokens_seen include_tokens_per_second"
                   " skip_memory_metrics debug"),
