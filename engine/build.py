@@ -12,7 +12,7 @@ from ftui.profile.serialize import fingerprint
 
 from .checkpoints.reproducibility import Provenance, environment
 from .data.load_rows import LoadedData
-from .distributed.load_shards import load_shards
+from .distributed.load_shards import check_can_shard, load_shards
 from .distributed.process_group import ProcessGroup, hide_ranks
 from .models.adapter_files import adapter_fingerprint
 from .models.attention import attention_for, settle_groups
@@ -81,6 +81,8 @@ def prepare_model(model: Any, profile: Profile, hardware: Hardware, start: Start
         disable_dropout(trained)
     check_new_tokens(trained, start.new_token_ids)
     prepare_trained(trained, profile.train)
+    if profile.hardware.shard == "all" and profile.adapter.is_lora:
+        check_can_shard(model, trained)
     if profile.train.activation_offload:
         offload_activations(trained)
     return trained

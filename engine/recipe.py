@@ -20,7 +20,7 @@ from .checkpoints.export import export
 from .checkpoints.reproducibility import Provenance, reproducibility
 from .checkpoints.resume import pin_commit, resume
 from .distributed.process_group import Action, ProcessGroup, RankCommand, join
-from .distributed.sharded_base import naming_lost_ranks, together
+from .distributed.sharded_base import naming_lost_ranks
 from .distributed.worker_rank import run_worker
 from .evaluation.generated_answers import AnswerMeasures
 from .generation.answer_requests import RequestAnswerer
@@ -85,8 +85,7 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     if ranks.is_leader:
         provenance = describe_provenance(profile, data, parts, ranks.size, cache, events)
     fingerprints = provenance.fingerprints
-    with together(parts):
-        data = InitialModel(run, profile, parts, ranks, fingerprints, disk_wait, events, report).complete(data)
+    data = InitialModel(run, profile, parts, ranks, fingerprints, disk_wait, events, report).complete(data)
     if not checkpoints and (note := describe_reference(data.train)):
         events.note(note)
     with naming_lost_ranks(), Prefetcher(data, ranks, layout=parts.layout) as prefetcher:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from accelerate import init_empty_weights
+from peft.tuners.lora import LoraLayer
 from safetensors import safe_open
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
@@ -18,11 +19,13 @@ from transformers import BitsAndBytesConfig, GenerationConfig, PreTrainedModel
 from transformers.quantizers.auto import AutoHfQuantizer
 
 from ftui.errors import ModelError
+from ftui.models.shape import SCORE_HEAD
 from ftui.profile.sections.model import ModelSection
 
 from ..models.attention import attention_for
 from ..models.files.blame import blame
-from ..models.load_model import auto_class, check_kind, check_score_head, read_config, settle_head
+from ..models.load_model import auto_class, check_kind, check_score_head, has_score_head, read_config, settle_head
+from ..models.performance import decoder_layers
 from ..models.transformers_internals import parts_of_model
 from ..system.device import Hardware
 from .process_group import ProcessGroup
@@ -51,7 +54,6 @@ def load_shards(
     config = read_config(folder)
     check_kind(config, folder, scores=scores)
     model = _empty_model(config, dtype, attention_for(section.attn_implementation, config, hardware), folder, scores)
-    check_can_shard(model)
     if quantization is not None:
         quantizer: Any = AutoHfQuantizer.from_config(quantization, pre_quantized=False)
         quantizer.preprocess_model(model=model, device_map={"": hardware.device})
@@ -62,7 +64,11 @@ def load_shards(
         reader = ShardReader(model, folder, mesh, hardware.device)
         sharded_base = _shard(model, reader, mesh, ranks, has_head=not scores)
     if scores:
-        settle_head(model, folder)
+        is_new, head = not has_score_head(config), getattr(model, SCORE_HEAD)
+        head.to_empty(device=hardware.device)
+        if is_new:
+            model._init_weights(head)  # moves torch's generator as `load_model` does: the adapter is drawn from it
+        settle_head(model, None if is_new else folder)
     setattr(model, "sharded_base", sharded_base)  # noqa: B010
     model.eval()
     return model
@@ -85,30 +91,28 @@ def _empty_model(
     return model
 
 
-def check_can_shard(model: Any) -> None:
-    """Refuse a model whose tensors cannot be divided by rows as they are read.
+def check_can_shard(model: Any, adapted: Any) -> None:
+    """Refuse a base whose tensors cannot be divided by rows as they are read, and an adapter that reads or trains them.
 
     Raises:
-        ModelError: it has no list of decoder layers, or experts.
+        ModelError: decoder layers are not marked or have experts; or the adapter is more than matrices beside layers.
     """
-    for layer in decoder_layers(model):
-        if any(weight.dim() > 2 for weight in layer.parameters()):
-            raise ModelError("The experts of a mixture cannot be sharded yet.", hint=WHOLE)
-    if model._keep_in_fp32_modules or model._keep_in_fp32_modules_strict:
-        raise ModelError(f"A {type(model).__name__} keeps layers in float32 and cannot be sharded yet.", hint=WHOLE)
-
-
-def decoder_layers(model: Any) -> list[nn.Module]:
-    """The decoder layers of a model.
-
-    Raises:
-        ModelError: they stand in no list.
-    """
-    size = model.config.get_text_config().num_hidden_layers
-    stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList) and len(module) == size]
-    if not stacks:
-        raise ModelError(f"No list of {size} decoder layers is found in this model.", hint=WHOLE)
-    return list(stacks[0])
+    layers = decoder_layers(model)
+    if not layers or model._keep_in_fp32_modules or model._keep_in_fp32_modules_strict:
+        raise ModelError(f"A {type(model).__name__} cannot be sharded yet.", hint=WHOLE)
+    if any(weight.dim() > 2 for layer in layers for weight in layer.parameters()):
+        raise ModelError("The experts of a mixture cannot be sharded yet.", hint=WHOLE)
+    ends = [model.get_input_embeddings(), model.get_output_embeddings()]
+    if any(isinstance(end, LoraLayer) for end in ends):
+        raise ModelError(
+            "Embeddings and head of a sharded base cannot have an adapter yet.",
+            hint="Leave them out of adapter.target_modules.",
+        )
+    for name, weight in adapted.named_parameters():
+        if weight.requires_grad and "lora_" not in name and SCORE_HEAD not in name:
+            raise ModelError(f"Beside a sharded base only LoRA's matrices are trained, not {name}.", hint=WHOLE)
+    if any(isinstance(module, LoraLayer) and module.lora_variant for module in adapted.modules()):
+        raise ModelError("Beside a sharded base DoRA and other variants of LoRA do not work yet.", hint=WHOLE)
 
 
 def _shard(model: Any, reader: "ShardReader", mesh: DeviceMesh, ranks: ProcessGroup, *, has_head: bool) -> ShardedBase:
@@ -176,7 +180,7 @@ class ShardReader:
                 missing.append(path)
             else:
                 self._places[id(weight)] = file_of[found[0]], found[0], weight
-        if missing := [path for path in missing if not path.startswith("score.")]:
+        if missing := [path for path in missing if not path.startswith(f"{SCORE_HEAD}.")]:
             raise ModelError(
                 f"The files in {folder} lack weights that could be read as they are: {', '.join(missing[:3])}.",
                 hint=f"Is it a language model, and did its download end? {WHOLE}",

@@ -58,12 +58,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and ("out of memory" in text or "DefaultCPUAllocator" in text)
 
 
-def within_memory(work: Callable[[], Result]) -> tuple[Result | None, str]:
-    """What `work` returns, or `None` and why memory ran out: then its traceback is gone, and all that it kept alive."""
+def within_memory(work: Callable[[], Result], *, can_retry: bool = True) -> tuple[Result | None, str]:
+    """What `work` returns, or `None` and why memory ran out: then its traceback is gone, and all that it kept alive.
+
+    Without `can_retry` the error is raised.
+    """
     try:
         return work(), ""
     except RuntimeError as error:
-        if not is_out_of_memory(error):
+        if not can_retry or not is_out_of_memory(error):
             raise
         return None, first_line(error)
 

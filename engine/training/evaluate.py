@@ -135,7 +135,7 @@ class Evaluator:
             return 0.0
         groups = [[(int(i),) for i in part] for part in np.split(rows.longest_first, range(size, len(rows), size))]
         batches = (collate_examples(rows.mismatched, group, self.data.pad_id, self.parts.layout) for group in groups)
-        total, _ = within_memory(partial(sum_log_ratios, self.parts, batches))
+        total, _ = within_memory(partial(sum_log_ratios, self.parts, batches), can_retry=self.parts.base is None)
         if total is not None:
             return total / len(rows)
         release_cached_memory(self.parts.device)
@@ -151,7 +151,7 @@ def batch_loss(parts: ModelParts, batch: Batch, profile: Profile) -> tuple[dict[
             sums, metrics = read_sums(loss.sums, loss.metrics)
         return sums, metrics
 
-    result, problem = within_memory(measure)
+    result, problem = within_memory(measure, can_retry=parts.base is None)
     if problem:
         release_cached_memory(parts.device)
     return result

@@ -13,12 +13,13 @@ from itertools import islice
 import numpy as np
 import torch
 
-from ftui.errors import ModelError
+from ftui.errors import FtuiError, ModelError
 from ftui.profile.schema import Profile
 from ftui.units import duration
 
 from ..data.load_rows import DataSplit
 from ..distributed.process_group import ProcessGroup
+from ..distributed.sharded_base import fill_up, together
 from ..models.model_parts import ModelParts, autocast
 from ..models.performance import uncompiled
 from ..objectives.log_probs import target_log_probs
@@ -43,6 +44,7 @@ class BatchLogProbs:
         """(targets,) float32, in their order; `None` when memory ran out.
 
         Raises:
+            RuntimeError: it ran out over a sharded base.
             ModelError: one is NaN or infinite.
         """
 
@@ -51,7 +53,7 @@ class BatchLogProbs:
             with torch.no_grad(), uncompiled(self.profile.train), autocast(self.parts.hardware):
                 return np.asarray(target_log_probs(self.parts.model, batch).values.float().cpu())
 
-        values, _ = within_memory(measure)
+        values, _ = within_memory(measure, can_retry=self.parts.base is None)
         if values is None:
             release_cached_memory(self.parts.device)
         elif not np.isfinite(values).all():
@@ -164,17 +166,30 @@ def measure(
     meter, kept = Meter(num_tokens, report), time.monotonic()
 
     def run_round(batches: Sequence[tuple[Measurement, Claim]]) -> None:
+        """A rank that fails takes part in the others' passes to the end of the round."""
         nonlocal kept
-        for number, (one, claim) in enumerate(batches):
-            if number % ranks.size == ranks.rank:
-                one.add(claim, log_probs)
-            meter.add(one.num_tokens(claim))
+        error: FtuiError | None = None
+        for first in range(0, len(batches), ranks.size):
+            turn = batches[first : first + ranks.size]
+            try:
+                if error is None and ranks.rank < len(turn):
+                    one, claim = turn[ranks.rank]
+                    one.add(claim, log_probs)
+                else:
+                    fill_up(log_probs.parts, 1, backward=False)
+            except FtuiError as own:
+                error = own
+            for one, claim in turn:
+                meter.add(one.num_tokens(claim))
+        if error is not None:
+            raise error
         if time.monotonic() - kept >= KEEP_SECONDS:
             keep()
             kept = time.monotonic()
 
     while batches := list(islice(claims, ROUND * ranks.size)):
-        ranks.act_together(partial(run_round, batches))
+        with together(log_probs.parts):
+            ranks.act_together(partial(run_round, batches))
     return num_tokens > 0
 
 

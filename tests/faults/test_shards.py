@@ -6,15 +6,18 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from ftui.runs.events import EvaluationDone, Sampled
+from ftui.runs.events import EvaluationDone, MicroBatchChanged, RunFailed, RunStarted, Sampled
 from ftui.runs.run_folder import Run
-from tests.faults.test_ranks import GENERATE, TWO, opened, start_two
-from tests.support.bench import bench_at, records
-from tests.support.driving import steps
+from ftui.supervisor.engine_process import LOST_RANK
+from tests.faults.test_ranks import GENERATE, TWO, apart, opened, reference_of, start_two
+from tests.support.bench import bench_at, compare_answers, records, resumed_from
+from tests.support.driving import last, steps
+from tests.support.sameness import same_runs
 from tests.support.tiny import column
 from tests.support.zygote import Zygote, tail_of
 
 ALL = (*TWO, "hardware.shard=all")
+TWENTY = ("train.max_steps=20", "train.num_train_epochs=none", "eval.eval_steps=10")
 
 
 @pytest.mark.parametrize(
@@ -30,12 +33,12 @@ def test_a_sharded_base_trains_as_a_whole_one(
 ) -> None:
     bench = bench_at(bench_source, memory / "bench")
     bench.profile("whole", method=method), bench.profile("parts", method=method)
-    keys = (f"adapter.method={method}", *GENERATE, *more)
+    keys = (f"adapter.method={method}", *GENERATE, *TWENTY, *more)
     whole, parts = opened(bench, "whole", *keys, *TWO), opened(bench, "parts", *keys, *ALL)
     for run in (whole, parts):
         assert [engine.wait() for engine in start_two(zygote, bench, run)] == [0, 0], tail_of(run)
     one, two = steps(whole), steps(parts)
-    assert len(one) == len(two) == 30
+    assert len(one) == len(two) == 20
     for name in ("loss", "grad_norm"):
         np.testing.assert_allclose(column(two, name), column(one, name), rtol=0, atol=1e-6, err_msg=name)
     assert measured(parts) == measured(whole)
@@ -53,3 +56,51 @@ def measured(run: Run) -> list[object]:
         elif isinstance(record, Sampled):
             seen.append((record.step, record.completion))
     return seen
+
+
+@pytest.mark.parametrize("stage", ["kto", "rm"])
+def test_answers_are_compared_over_a_sharded_base(stage: str, bench_source: Path, memory: Path, zygote: Zygote) -> None:
+    """The last step of an epoch has one row and the last round of a measurement one batch: a rank has none of it."""
+    bench = bench_at(bench_source, memory / "bench")
+    keys = (*compare_answers(bench, stage, 17), "train.num_train_epochs=1")
+    whole, parts = opened(bench, "whole", *keys, *TWO), opened(bench, "parts", *keys, *ALL)
+    assert [engine.wait() for engine in start_two(zygote, bench, whole)] == [0, 0], tail_of(whole)
+    assert [engine.wait() for engine in start_two(zygote, apart(bench, "parts"), parts)] == [0, 0], tail_of(parts)
+    for name in ("loss", "grad_norm"):
+        np.testing.assert_allclose(
+            column(steps(parts), name), column(steps(whole), name), rtol=0, atol=1e-6, err_msg=name
+        )
+    assert measured(parts) == measured(whole)
+    if stage != "rm":
+        assert reference_of(parts) == reference_of(whole)
+
+
+def test_memory_that_runs_out_in_a_pass_restarts_with_half_the_rows(
+    bench_source: Path, memory: Path, zygote: Zygote
+) -> None:
+    """The other rank waits in that pass, so that nothing can be taken again; the next attempt is smaller."""
+    bench = bench_at(bench_source, memory / "bench")
+    run = opened(bench, "short", *ALL, "train.max_steps=8", "train.num_train_epochs=none", "checkpoint.save_steps=2")
+    engines = start_two(zygote, bench, run, hooks={"no_room_in_backward": [7, 1]})
+    assert [engine.wait() for engine in engines] == [41, 41], tail_of(run)
+    (changed,) = [r for r in records(run) if isinstance(r, MicroBatchChanged)]
+    assert (changed.step, changed.old, changed.new) == (7, 2, 1)
+    assert last(run, RunFailed).again and "ranks wait" in last(run, RunFailed).message
+    assert [engine.wait() for engine in start_two(zygote, bench, run, 2)] == [0, 0], tail_of(run)
+    assert resumed_from(run) == "checkpoints/checkpoint-6" and steps(run)[-1].step == 8
+
+
+def test_whichever_rank_dies_a_sharded_run_goes_on_exactly(bench_source: Path, memory: Path, zygote: Zygote) -> None:
+    bench = bench_at(bench_source, memory / "bench")
+    keys = (*ALL, *GENERATE, "train.max_steps=12", "train.num_train_epochs=none")
+    whole, cut = opened(bench, "whole", *keys), opened(bench, "cut", *keys)
+    assert [engine.wait() for engine in start_two(zygote, bench, whole)] == [0, 0], tail_of(whole)
+    places = [(1, ["backward", 7]), (0, ["answer", 8])]
+    for attempt, (victim, place) in enumerate(places, start=1):
+        engines = start_two(zygote, bench, cut, attempt, hooks={"kill": place}, victim=victim)
+        assert engines[victim].wait() == -9
+        assert engines[1 - victim].wait() == LOST_RANK, tail_of(cut)
+    assert [engine.wait() for engine in start_two(zygote, bench, cut, 9)] == [0, 0], tail_of(cut)
+    assert last(cut, RunStarted).reproducibility == "EXACT"
+    same_runs(cut, whole)
+    assert measured(cut)[-3:] == measured(whole)[-3:]

@@ -17,6 +17,7 @@ UNSHARDED = {
     "adapter.modules_to_save": "modules that are trained whole would be divided with the base",
     "model.extra_special_tokens": "embeddings of new tokens would be divided with the base",
     "model.trust_remote_code": "code that comes with a model may read weights that this process has not",
+    "train.activation_offload": "what a layer stores would take its gathered weights with it",
     "train.torch_compile": "compiled layers with divided weights are not tried yet",
     "train.use_liger_kernel": "Liger's kernels with divided weights are not tried yet",
 }
