@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from ftui.errors import DataError
+from ftui.system.input_files import read_input
 
 
 class TaskFigure(msgspec.Struct, frozen=True):
@@ -25,7 +26,7 @@ def read_lm_eval(path: Path) -> list[TaskFigure]:
         DataError: it cannot be read, or is none.
     """
     try:
-        content: dict[str, Any] = msgspec.json.decode(path.read_bytes(), type=dict)
+        content: dict[str, Any] = msgspec.json.decode(read_input(path), type=dict)
         tasks: dict[str, dict[str, Any]] = msgspec.convert(content["results"], dict[str, dict[str, Any]])
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error

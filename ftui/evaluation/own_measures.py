@@ -10,6 +10,7 @@ from typing import Any
 
 from ftui.errors import UsageError
 from ftui.measures import MEASURES, TEXT_MEASURES
+from ftui.system.input_files import read_input
 
 Measure = Callable[[str, Mapping[str, Any]], float]
 
@@ -23,7 +24,7 @@ def load_measures(path: Path) -> dict[str, Measure]:
     module = ModuleType(path.stem)
     module.__file__ = str(path)
     try:
-        text = path.read_bytes()
+        text = read_input(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from error
     with _blame(path, ""):

@@ -23,6 +23,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.runs.run_folder import Run
 from ftui.system.files import DAMAGED, read_plain
+from ftui.system.input_files import open_input
 
 OWN_ROWS = ""
 """As the file of `forgetting`: the run's own evaluation rows."""
@@ -190,7 +191,7 @@ def hash_file(path: Path) -> str:
         DataError: it cannot be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_input(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error

@@ -13,6 +13,7 @@ from ftui.launch.answering_sides import Addressee
 from ftui.launch.transcript import Exchange
 from ftui.runs.requests import SamplingKeys
 from ftui.runs.run_folder import Run
+from ftui.system.input_files import read_input
 
 
 class PromptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,7 +92,7 @@ def find_answers(
 
 def _lines(path: Path) -> list[tuple[int, str]]:
     try:
-        texts = path.read_text(encoding="utf-8-sig").split("\n")  # JSON may hold the other ends of lines
+        texts = read_input(path).decode("utf-8-sig").split("\n")  # JSON may hold the other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read: {error}.") from error
     return [(number, text) for number, text in enumerate(texts, start=1) if text.strip()]

@@ -317,8 +317,10 @@ def find_run(name: str) -> Run:
     for root in dict.fromkeys([runs_root(), *known_roots()]):
         if NAME.fullmatch(name) and (root / name / "run.json").is_file():
             return Run(root / name)
-    names = [run.name for run in [*all_runs(), *all_runs(archived=True)]]
-    raise UsageError(f"There is no run named {name!r}.", hint=f"{did_you_mean(name, names)}`ftui runs` lists them.")
+    there = {run.name: run for run in [*all_runs(), *all_runs(archived=True)]}
+    if name in there:  # whose run.json is no file: reading it says so
+        return there[name]
+    raise UsageError(f"There is no run named {name!r}.", hint=f"{did_you_mean(name, there)}`ftui runs` lists them.")
 
 
 def all_runs(*, archived: bool = False) -> list[Run]:

@@ -4,12 +4,17 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from ftui.cli.main import main
+from ftui.errors import FtuiError
+from ftui.evaluation.lm_eval_results import read_lm_eval
+from ftui.evaluation.own_measures import load_measures
+from ftui.launch.evaluation_job import hash_file
+from ftui.launch.prompt_file import read_prompts
 
 PROFILE = '[run]\nstage = "sft"\n[model]\nname_or_path = "o/m"\n[data]\ntrain = "rows.jsonl"\n'
 COMMANDS = {
@@ -62,6 +67,16 @@ def test_what_is_no_regular_file_is_refused(
     assert main([word.format(named=named.name) for word in command]) in (2, 30)
     words = f"{KINDS[request.node.callspec.params['named']]}, not a regular file"
     assert words in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("named", KINDS, indirect=True)
+@pytest.mark.parametrize("read", [read_prompts, load_measures, read_lm_eval, hash_file])
+def test_so_are_those_that_are_named_after_training(
+    read: Callable[[Path], object], named: Path, request: pytest.FixtureRequest
+) -> None:
+    with pytest.raises(FtuiError) as refused:
+        read(named)
+    assert f"{KINDS[request.node.callspec.params['named']]}, not a regular file" in refused.value.message
 
 
 COUNTS_ROWS = (["run", "--dry-run"], ["preview"], ["estimate"], ["estimate", "--quick"], ["estimate", "--probe"])

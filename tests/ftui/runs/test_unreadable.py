@@ -12,6 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from ftui.cli.main import main
+from ftui.errors import DiskError
 from ftui.runs import journal
 from ftui.runs.checkpoint_folders import discard, publish
 from ftui.runs.checkpoint_index import CheckpointEntry, read_checkpoints, verify_entry
@@ -151,9 +152,12 @@ def test_what_only_adds_to_the_picture_hides_nothing(
     spoil(bad.folder / name)
     begin = time.process_time()
     assert main(["runs"]) == 0
-    assert "finished" in capsys.readouterr().out
+    listed = capsys.readouterr().out
+    assert "finished" in listed
     RunView(bad).look()
     RunList().look()
+    if bad.name in listed:  # then it is a run by that name
+        assert main(["status", bad.name]) in (0, DiskError.exit_code)
     assert time.process_time() - begin < SECONDS
 
 
