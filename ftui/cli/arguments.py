@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ftui import __version__
+from ftui.cli.many.queue_options import add_queue
 from ftui.cli.options.command_parser import (
     Parser,
     Verbs,
@@ -207,6 +208,7 @@ def _number_of_lines(text: str) -> int | None:
 GROUPS: dict[Callable[[Verbs], None], tuple[str, ...]] = {
     _add_run: ("run", "resume"),
     _add_looking: ("runs", "attach", "status", "log"),
+    add_queue: ("queue",),
     _add_control: (*RUN_VERBS, "set", "checkpoints", *CHECKPOINT_VERBS),
     _add_managing: ("remove", "archive", "unarchive", "rename"),
     _add_profiles: ("profiles", "estimate"),

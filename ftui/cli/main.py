@@ -42,6 +42,7 @@ def call_handler(options: Namespace) -> int:
     """Run the command that was typed: import its handler, and give it the options that are its parameters
     (one of that name gets them all)."""
     _import_msgspec()
+    _wake_dispatchers()
     module, _, name = options.handler.partition(":")
     handler = getattr(import_module(f"ftui.cli.{module}"), name)
     code, given = (
@@ -51,6 +52,20 @@ def call_handler(options: Namespace) -> int:
     parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     exit_code: int = handler(**{name: given[name] for name in parameters if name in given})
     return exit_code
+
+
+def _wake_dispatchers() -> None:
+    """Start what starts the runs of a queue, where there is a queue and nobody does. No reason to fail."""
+    from ftui.runs.run_folder import known_roots, runs_root
+
+    if not any(os.path.exists(root / "queue.jsonl") for root in {runs_root(), *known_roots()}):
+        return
+    from ftui.queue.wake import wake_dispatchers
+
+    try:
+        wake_dispatchers()
+    except OSError as error:
+        print(complaint(f"The queue cannot be started: {error}.", ""), file=sys.stderr)
 
 
 def _import_msgspec() -> None:

@@ -25,7 +25,8 @@ SMALL_MAC, SMALL_SHARE, LARGE_SHARE = 36 * GiB, 2 / 3, 3 / 4
 class Device:
     """One device of this machine; of a slice (MIG) `index` is that of its card, and `uuid` its own.
 
-    `free`: bytes of its memory that nobody used when it was looked at; `None` where that is hidden.
+    `free`: bytes of its memory that nobody used when it was looked at; `processes`: how many computed on it. `None`
+    where that is hidden.
     """
 
     card: Card
@@ -33,6 +34,7 @@ class Device:
     uuid: str = ""
     index: int = 0
     free: int | None = None
+    processes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,8 @@ def _list_devices(driver: Driver, handle: Any, index: int) -> Iterator[Device]:
     if not current:
         used, memory = driver.memory(handle)
         uuid = driver.ask("nvmlDeviceGetUUID", handle) or ""
-        yield Device(card_for(title, memory, capability), title, uuid, index, _free(used, memory))
+        free, processes = _free(used, memory), _count_processes(driver, handle)
+        yield Device(card_for(title, memory, capability), title, uuid, index, free, processes)
         return
     for number in range(driver.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or MOST_SLICES):
         piece = driver.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
@@ -103,7 +106,13 @@ def _list_devices(driver: Driver, handle: Any, index: int) -> Iterator[Device]:
             continue
         used, memory = driver.memory(piece)
         name, uuid = _slice_name(driver, piece, title, memory), driver.ask("nvmlDeviceGetUUID", piece) or ""
-        yield Device(card_for(name, memory, capability), name, uuid, index, _free(used, memory))
+        free, processes = _free(used, memory), _count_processes(driver, piece)
+        yield Device(card_for(name, memory, capability), name, uuid, index, free, processes)
+
+
+def _count_processes(driver: Driver, handle: Any) -> int | None:
+    processes = driver.ask("nvmlDeviceGetComputeRunningProcesses", handle)
+    return None if processes is None else len(processes)
 
 
 def _free(used: int | None, total: int | None) -> int | None:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
+from ftui.launch.claim_cards import claimed_cards
 from ftui.launch.manage_runs import sweep_removed, unarchive
 from ftui.profile.checks.messages import profile_error
 from ftui.profile.consent import check_push_command, check_remote_code, keep_consents
@@ -44,7 +45,7 @@ from ftui.runs.status import Status, Watch, is_running, judge, read_status, refu
 from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.spawn import launch
 from ftui.system.file_tree import move_out, rename_folder
-from ftui.system.files import make_private_folder, read_plain, replace_file, sync_path, try_lock
+from ftui.system.files import Lock, make_private_folder, read_plain, replace_file, sync_path, try_lock
 from ftui.system.volume import RESERVE, check_room, disk_error, is_disk_full
 from ftui.text import did_you_mean, shown, toml_value
 
@@ -224,28 +225,42 @@ def _open(
             check_push_command(resolved.profile, allow, run_id)
         if decision == "start":
             check_files(resolved)
-        if decision == "start" and not create(run, resolved):
-            continue  # somebody else opened it in this moment
-        watch = Watch(run)
-        watch.catch_up()
-        before = judge(run, watch).state
-        if decision not in ("start", "resume"):
-            return OpenedRun(run, decision, before, watch, history=before.attempt - 1)
-        run.check()
+        if decision in ("start", "resume"):
+            with claimed_cards(resolved.profile) as cards:
+                opened = _begin(run, resolved, decision, cards)
+        else:
+            opened = _see(run, decision)
+        if opened is not None:
+            return opened
+
+
+def _see(run: Run, decision: Decision) -> OpenedRun:
+    watch = Watch(run)
+    watch.catch_up()
+    before = judge(run, watch).state
+    return OpenedRun(run, decision, before, watch, history=before.attempt - 1)
+
+
+def _begin(run: Run, resolved: ResolvedProfile, decision: Decision, cards: Sequence[Lock]) -> OpenedRun | None:
+    """Start or resume it on these cards; `None` where somebody else does in this moment."""
+    if decision == "start" and not create(run, resolved):
+        return None
+    seen = _see(run, decision)
+    run.check()
+    if decision == "resume":
+        check_moved_files(resolved, "ftui", "resume", run.name)
+    lock = try_lock(run.supervisor_lock)
+    if lock is None:
+        _wait_until_alive(run)
+        return None
+    try:
         if decision == "resume":
-            check_moved_files(resolved, "ftui", "resume", run.name)
-        lock = try_lock(run.supervisor_lock)
-        if lock is None:
-            _wait_until_alive(run)
-            continue
-        try:
-            if decision == "resume":
-                resume(run, resolved.profile)
-            keep_consents(resolved.profile, run.read_facts().run_id)
-            unarchive(run)
-            return OpenedRun(run, decision, before, watch, history=before.attempt, supervisor=launch(run, lock))
-        finally:
-            os.close(lock.descriptor)  # the supervisor has its own copy
+            resume(run, resolved.profile)
+        keep_consents(resolved.profile, run.read_facts().run_id)
+        unarchive(run)
+        return replace(seen, history=seen.before.attempt, supervisor=launch(run, lock, cards))
+    finally:
+        os.close(lock.descriptor)  # the supervisor has its own copy
 
 
 def _wait_until_alive(run: Run) -> None:

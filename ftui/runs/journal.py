@@ -53,6 +53,20 @@ def _is_non_finite(value: object) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
+def cut_torn_line(descriptor: int) -> None:
+    """Cut away what follows the last line feed of an open file: what a crash left of a line."""
+    size = end = os.fstat(descriptor).st_size
+    while end:
+        start = max(0, end - 65536)
+        newline = os.pread(descriptor, end - start, start).rfind(b"\n")
+        if newline >= 0:
+            end = start + newline + 1
+            break
+        end = start
+    if end != size:
+        os.ftruncate(descriptor, end)
+
+
 class Writer:
     """The only process that appends to one record file. A line torn by a crash is cut away when it opens."""
 
@@ -61,19 +75,7 @@ class Writer:
         self.token = token
         self._descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
         self._is_torn = False
-        self._cut_torn_line()
-
-    def _cut_torn_line(self) -> None:
-        size = end = os.fstat(self._descriptor).st_size
-        while end:
-            start = max(0, end - 65536)
-            newline = os.pread(self._descriptor, end - start, start).rfind(b"\n")
-            if newline >= 0:
-                end = start + newline + 1
-                break
-            end = start
-        if end != size:
-            os.ftruncate(self._descriptor, end)
+        cut_torn_line(self._descriptor)
 
     def write(self, record: Record, *, durable: bool = False) -> None:
         """Stamp and append one record in one `os.write`; `durable` adds an fsync.
@@ -86,7 +88,7 @@ class Writer:
         before = os.fstat(self._descriptor).st_size
         try:
             if self._is_torn:  # the disk refused even to cut the last line back
-                self._cut_torn_line()
+                cut_torn_line(self._descriptor)
             written = os.write(self._descriptor, line)
             self._is_torn = written != len(line)
             if self._is_torn:

@@ -30,7 +30,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     """The constant facts about a run (run.json), written once by whoever opened it.
 
     A child run began from a checkpoint of its parent (`parent_run` is its id); a `fork` may differ from it in what the
-    weights are made from.
+    weights are made from. One that was made to wait in a queue is `queued` until its first attempt, however long.
     """
 
     run_id: str
@@ -42,6 +42,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     parent_name: str | None = None
     parent_checkpoint: str | None = None
     fork: bool = False
+    queued: bool = False
 
     @property
     def family(self) -> tuple[str, ...]:

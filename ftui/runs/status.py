@@ -179,12 +179,12 @@ def own_process(run: Run, process: Identity | None) -> Identity | None:
 
 
 def _is_new(run: Run, state: RunState) -> bool:
-    """Whether the run was opened just now and no supervisor has written yet."""
+    """Whether no supervisor has written yet, and the run waits in a queue or was opened just now."""
     try:
-        age = time.time() - run.read_facts().created
+        facts = run.read_facts()
     except UsageError:
         return False
-    return state.attempt == 0 and 0 <= age < QUEUED_SECONDS
+    return state.attempt == 0 and (facts.queued or 0 <= time.time() - facts.created < QUEUED_SECONDS)
 
 
 def run_is_running(run: Run) -> bool:

@@ -1,4 +1,4 @@
-"""`python -P -m ftui.supervisor RUN_DIR [LOCK_FD]`: the process that watches one run."""
+"""`python -P -m ftui.supervisor RUN_DIR [LOCK_FD [CARD_FD ...]]`: the process that watches one run."""
 
 import sys
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from ftui.errors import DiskError
+from ftui.hardware.card_locks import RunCards
 from ftui.hardware.cgroup import oom_kills
 from ftui.runs.curves import CurveReader, write_curves
 from ftui.runs.events import Adopted, EngineEnded, EngineStarted, Record, Restarting, Telemetry, Warned
@@ -80,11 +81,13 @@ class Attempt:
         self._sampled = Telemetry()
         self._next_curves = time.monotonic() + CURVES_SECONDS
 
-    def start(self, command: Sequence[str]) -> Engine:
-        """Start the engine and record it. `command` is run once for each rank."""
+    def start(self, command: Sequence[str], cards: RunCards) -> Engine:
+        """Start the engine on its cards and record it. `command` is run once for each rank."""
         self.write_status()  # names this process before there is an engine to be watched
-        environment = clean_environment() | {"FTUI_ATTEMPT": str(self._number), "FTUI_TOKEN": self._token}
-        engine = start_engine(self._run, command, environment, size=self._settings.num_processes)
+        own = {"FTUI_ATTEMPT": str(self._number), "FTUI_TOKEN": self._token}
+        environment = clean_environment() | cards.environment | own
+        size = self._settings.num_processes
+        engine = start_engine(self._run, command, environment, size=size, keep_open=cards.descriptors)
         self._record(self._log, EngineStarted(identity=engine.identity))
         return engine
 

@@ -109,8 +109,13 @@ class AdoptedEngine:
         return None, None
 
 
-def start_engine(run: Run, command: Sequence[str], environment: Mapping[str, str], *, size: int) -> EngineProcess:
-    """The engine as `size` ranks in a process group of its own, everything it prints appended to engine.log."""
+def start_engine(
+    run: Run, command: Sequence[str], environment: Mapping[str, str], *, size: int, keep_open: Sequence[int] = ()
+) -> EngineProcess:
+    """The engine as `size` ranks in a process group of its own, everything it prints appended to engine.log.
+
+    It inherits the descriptors `keep_open`: locks that are to last as long as any of its processes.
+    """
     port = free_port() if size > 1 else 0
     log = open_private(run.engine_log, os.O_WRONLY | os.O_APPEND)
     processes: list[subprocess.Popen[bytes]] = []
@@ -121,7 +126,7 @@ def start_engine(run: Run, command: Sequence[str], environment: Mapping[str, str
             processes.append(
                 subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=run.folder, env=own,
-                    process_group=group,
+                    process_group=group, pass_fds=keep_open,
                 )
             )  # fmt: skip
     finally:

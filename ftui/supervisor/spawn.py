@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,20 +14,21 @@ from ftui.system.files import Lock, UnsafePathError, open_private, try_lock
 if TYPE_CHECKING:
     import subprocess
 
+COMMAND = [sys.executable, "-P", "-m", "ftui.supervisor"]
 FOLDERS = ("FTUI_CACHE", "FTUI_RUNS", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")
 """Variables that name folders, which may be relative to where somebody stands."""
 
 
-def launch(run: Run, lock: Lock | None = None) -> "subprocess.Popen[bytes]":
-    """Start a supervisor that outlives this process and its terminal, and hand it the lock.
+def launch(run: Run, lock: Lock | None = None, cards: Sequence[Lock] = ()) -> "subprocess.Popen[bytes]":
+    """Start a supervisor that outlives this process and its terminal, and hand it the lock and those of its cards.
 
     Its own troubles go to supervisor.log.
     """
     import subprocess  # 3 ms: every command asks for a supervisor, and hardly any has to start one
 
     log = open_private(run.supervisor_output, os.O_WRONLY | os.O_APPEND)
-    command = [sys.executable, "-P", "-m", "ftui.supervisor", str(run.folder)]
-    descriptors = () if lock is None else (lock.descriptor,)
+    command = [*COMMAND, str(run.folder)]
+    descriptors = () if lock is None else tuple(one.descriptor for one in (lock, *cards))
     try:
         return subprocess.Popen(
             [*command, *map(str, descriptors)],
@@ -36,14 +38,14 @@ def launch(run: Run, lock: Lock | None = None) -> "subprocess.Popen[bytes]":
             close_fds=True,
             pass_fds=descriptors,
             cwd=run.folder,
-            env=_environment(),
+            env=child_environment(),
             start_new_session=True,
         )
     finally:
         os.close(log)
 
 
-def _environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """This process's, with the names of folders whole: the supervisor works in the run's folder."""
     return {name: os.path.abspath(value) if name in FOLDERS and value else value for name, value in os.environ.items()}
 

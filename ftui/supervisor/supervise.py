@@ -1,4 +1,4 @@
-"""Watches one run (`python -P -m ftui.supervisor RUN_DIR [LOCK_FD]`): starts its engine, or adopts a
+"""Watches one run (`python -P -m ftui.supervisor RUN_DIR [LOCK_FD [CARD_FD ...]]`): starts its engine, or adopts a
 running one, records how it ends, and starts it again after a crash.
 
 It stays small (no torch, no pydantic) because it runs as long as the run does, and no full disk ends it: the engine
@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType
 
 from ftui.errors import DiskError, FtuiError
+from ftui.hardware.card_locks import RunCards
 from ftui.runs.curves import CurveReader
 from ftui.runs.events import Restarting
 from ftui.runs.run_folder import Run
@@ -59,22 +60,26 @@ class Terminations:
         return self.num_received > 0
 
 
-def supervise(run: Run, command: Sequence[str]) -> None:
-    """Watch the run until its engine has ended for good. The caller holds supervisor.lock."""
+def supervise(run: Run, command: Sequence[str], card_locks: Sequence[int] = ()) -> None:
+    """Watch the run until its engine has ended for good. The caller holds supervisor.lock.
+
+    `card_locks` are descriptors: its cards are the run's until then, with the pauses before restarts.
+    """
     terminations = Terminations()
     watch = Watch(run)
     watch.catch_up()
     settings = read_settings(run)
-    curves, trackers = CurveReader(run), Trackers(run, settings.trackers)
+    curves, trackers, cards = CurveReader(run), Trackers(run, settings.trackers), RunCards(run.folder, card_locks)
     while True:
-        verdict = _run_attempt(run, settings, watch, curves, trackers, command, terminations)
+        verdict = _run_attempt(run, settings, watch, curves, trackers, cards, command, terminations)
         if not isinstance(verdict, Restarting):
             say(f"The run is not started again: {verdict}.")
+            cards.release()
             if settings.pushes and watch.state.phase == "finished":
                 push_at_end(run, terminations.was_received)
             return
         say(f"The engine crashed at step {verdict.step} ({verdict.error}): again in {verdict.pause_seconds:.0f} s.")
-        if not _wait(verdict.pause_seconds * PACE, terminations):
+        if not (_wait(verdict.pause_seconds * PACE, terminations) and _take_cards(cards, terminations)):
             say("SIGTERM: the run is not started again.")
             return
 
@@ -85,6 +90,7 @@ def _run_attempt(
     watch: Watch,
     curves: CurveReader,
     trackers: Trackers,
+    cards: RunCards,
     command: Sequence[str],
     terminations: Terminations,
 ) -> Restarting | str:
@@ -92,14 +98,23 @@ def _run_attempt(
     engine_before = own_process(run, state.engine)
     adoptable = engine_before if is_alive(engine_before) else None
     if adoptable is not None:
+        cards.adopt()
         attempt = Attempt(run, settings, watch, curves, trackers, number=state.attempt, token=state.token)
     else:
         attempt = Attempt(run, settings, watch, curves, trackers, number=state.attempt + 1, token=secrets.token_hex(8))
     try:
-        engine = attempt.start(command) if adoptable is None else attempt.adopt(adoptable)
+        engine = attempt.start(command, cards) if adoptable is None else attempt.adopt(adoptable)
         return attempt.watch_to_end(engine, terminations.forward)
     finally:
         attempt.close()
+
+
+def _take_cards(cards: RunCards, terminations: Terminations) -> bool:
+    """Have the cards of an engine that was adopted, once no other run is on them; False as soon as SIGTERM arrives."""
+    while not cards.take():
+        if not _wait(1.0, terminations):
+            return False
+    return True
 
 
 def _wait(seconds: float, terminations: Terminations) -> bool:
@@ -112,16 +127,16 @@ def _wait(seconds: float, terminations: Terminations) -> bool:
 
 def main(arguments: Sequence[str]) -> int:
     """0 when the run has been watched to its end, or another supervisor already does that."""
-    if len(arguments) not in (1, 2) or not all(text.isdecimal() for text in arguments[1:]):
-        say("usage: python -P -m ftui.supervisor RUN_DIR [LOCK_FD]")
+    if not arguments or not all(text.isdecimal() for text in arguments[1:]):
+        say("usage: python -P -m ftui.supervisor RUN_DIR [LOCK_FD [CARD_FD ...]]")
         return 2
     run = Run(Path(arguments[0]).absolute())
     try:
         run.read_facts()
         run.check()
-        lock = _lock(run, arguments[1:])
+        lock = _lock(run, arguments[1:2])
         if lock is not None:
-            supervise(run, engine_command(run))
+            supervise(run, engine_command(run), [int(text) for text in arguments[2:]])
     except FtuiError as error:
         say(error.message)
         return error.exit_code

@@ -312,6 +312,22 @@ def _claim(path: Path, descriptor: int) -> Lock | None:
     return lock if lock.is_ours() else None
 
 
+def is_locked(path: Path) -> bool:
+    """Whether a process holds the lock file now. A `try_lock` in the moment of this look may find it held."""
+    try:
+        descriptor = open_plain(path)
+    except FileNotFoundError:
+        return False
+    try:
+        _flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return True
+    finally:
+        os.close(descriptor)
+    lease = _read_lease(path)
+    return lease is not None and is_alive(lease.identity)
+
+
 def lock_from(descriptor: int) -> Lock:
     """Adopt the lock whose descriptor this process got from its parent over exec; it goes no further by itself.
 

@@ -34,7 +34,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def nobody_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     """No supervisor for the engines these tests make up: it would take the test's own process for one."""
     for room in (open_run, spawn):
-        monkeypatch.setattr(room, "launch", lambda run, lock=None: None)
+        monkeypatch.setattr(room, "launch", lambda run, lock=None, cards=(): None)
 
 
 @pytest.fixture

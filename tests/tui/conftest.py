@@ -31,7 +31,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for room in (rows_screen, path_lookup):
         monkeypatch.setattr(room, "Helper", StandIn)
     for room in (open_run, spawn):
-        monkeypatch.setattr(room, "launch", lambda run, lock=None: None)
+        monkeypatch.setattr(room, "launch", lambda run, lock=None, cards=(): None)
     cards = estimates.MachineCards(find_card("rtx4090"), find_card("cpu"))
     monkeypatch.setattr(estimates, "detect_cards", lambda: cards)
     monkeypatch.setenv("TZ", "UTC")

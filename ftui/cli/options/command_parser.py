@@ -14,13 +14,15 @@ class Parser(argparse.ArgumentParser):
 
     commands: Collection[str] = ()
     """What the first word may be, where it is a command."""
+    of_profile = "`ftui run {}` trains it. "
+    """What to say of a profile in its place."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         """Parse, but for a first word that is no command."""
         first = args[0] if args and self.commands else "-"
         if first[:1] != "-" and first not in self.commands:
             is_profile = first.endswith(".toml")
-            meant = f"`ftui run {first}` trains it. " if is_profile else did_you_mean(first, self.commands)
+            meant = self.of_profile.format(first) if is_profile else did_you_mean(first, self.commands)
             raise UsageError(f"There is no command {first!r}.", hint=f"{meant}ftui --help lists them.")
         return super().parse_known_args(args, namespace)
 

@@ -129,6 +129,7 @@ COMMANDS = [
     "", "run p", "resume r", "runs", "attach", "status r", "log r", "set r a=1", "sample r", "checkpoints r",
     "profiles", "estimate p", "profile p", "preview p", "split f --eval 10%", "import f", "cache",
     "chat r", "ask r --prompts f", "merge r", "export r --gguf f16", "push r",
+    "queue", "queue list", "queue add p", "queue move r 1", "queue remove r s", "queue pause", "queue continue",
     "remove r", "archive r", "unarchive r", "rename r s",
     *(f"{verb} r" for verb in RUN_VERBS), *(f"{verb} r 1" for verb in CHECKPOINT_VERBS),
 ]  # fmt: skip

@@ -217,7 +217,7 @@ def test_the_command_that_attaches_again(tmp_path: Path, monkeypatch: pytest.Mon
 def test_ctrl_c_asks_for_a_stop_then_for_an_abort_then_leaves(
     path: Path, append: Any, living: Identity, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def launch(run: Run, lock: Lock | None = None) -> None:
+    def launch(run: Run, lock: Lock | None = None, cards: Any = ()) -> None:
         append(run.supervisor_log, EngineStarted(identity=living), attempt=1)
 
     def interrupt(*_: Any) -> int:
@@ -241,7 +241,7 @@ def test_ctrl_c_leaves_a_run_that_this_command_only_attached_to(
     verb: str, path: Path, append: Any, living: Identity, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
-    def launch(run: Run, lock: Lock | None = None) -> None:
+    def launch(run: Run, lock: Lock | None = None, cards: Any = ()) -> None:
         append(run.supervisor_log, EngineStarted(identity=living), attempt=1)
 
     def interrupt(*_: Any) -> int:
@@ -268,7 +268,7 @@ def test_detaching_at_once_waits_for_the_start(
 ) -> None:
     child = subprocess.Popen([sys.executable, "-S", "-c", ""])
 
-    def launch(run: Run, lock: Lock | None = None) -> Any:
+    def launch(run: Run, lock: Lock | None = None, cards: Any = ()) -> Any:
         threading.Timer(0.1, lambda: append(run.supervisor_log, EngineStarted(identity=living), attempt=1)).start()
         return child
 
@@ -283,7 +283,7 @@ def test_detaching_at_once_waits_for_the_start(
 def test_a_run_that_is_over_says_so_and_exits_with_its_code(
     path: Path, append: Any, dead: Identity, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def launch(run: Run, lock: Lock | None = None) -> None:
+    def launch(run: Run, lock: Lock | None = None, cards: Any = ()) -> None:
         append(run.supervisor_log, EngineStarted(identity=dead), attempt=1)
         append(run.journal, make_run_started(max_steps=4), FINISHED, attempt=1)
 

@@ -35,7 +35,7 @@ train = "rows.jsonl"
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(opening, "launch", lambda run, lock: None)
+    monkeypatch.setattr(opening, "launch", lambda run, lock, cards: None)
     path = tmp_path / "p.toml"
     path.write_text(TEXT)
     path.with_name("rows.jsonl").touch()

@@ -231,7 +231,7 @@ def test_opening_starts_a_supervisor_only_where_one_is_needed(
     profile: Any, monkeypatch: pytest.MonkeyPatch, append: Any, living: Identity, dead: Identity
 ) -> None:
     launched: list[Run] = []
-    monkeypatch.setattr(opening, "launch", lambda run, lock: launched.append(run))
+    monkeypatch.setattr(opening, "launch", lambda run, lock, cards: launched.append(run))
     folder = runs_root() / "mine"
     opened = open_run(folder, profile())
     assert (opened.decision, opened.history, launched) == ("start", 0, [opened.run])

@@ -44,7 +44,10 @@ def write_status(run: Run, supervisor: Identity) -> None:
 
 def test_a_run_that_was_just_opened_is_queued(make_run: Any) -> None:
     assert read_status(make_run("new")).state.phase == "queued"
-    assert read_status(make_run("old", created=time.time() - 3600)).state.phase == "lost"
+    old = make_run("old", created=time.time() - 3600)
+    assert read_status(old).state.phase == "lost"
+    old.facts.write_bytes(msgspec.json.encode(msgspec.structs.replace(old.read_facts(), queued=True)))
+    assert read_status(old).state.phase == "queued", "it waits for a card, however long"
 
 
 def test_an_engine_without_supervisor_is_alive_and_unwatched(training: Any, living: Identity, dead: Identity) -> None:

@@ -40,7 +40,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nobody's own runs are shown, and no supervisor is started for an engine that is this process."""
     monkeypatch.setenv("FTUI_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(spawn, "launch", lambda run, lock=None: None)
+    monkeypatch.setattr(spawn, "launch", lambda run, lock=None, cards=(): None)
     before = os.umask(0o022)
     yield
     os.umask(before)

@@ -56,7 +56,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     for room in (open_run, spawn):
-        monkeypatch.setattr(room, "launch", lambda run, lock=None: None)
+        monkeypatch.setattr(room, "launch", lambda run, lock=None, cards=(): None)
     monkeypatch.setattr(launch_plan, "kills_on_logout", lambda: None)
     before = os.umask(0o022)
     yield

@@ -40,7 +40,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("FTUI_RUNS", str(tmp_path / "runs"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     for room in (open_run, spawn):
-        monkeypatch.setattr(room, "launch", lambda run, lock=None: None)
+        monkeypatch.setattr(room, "launch", lambda run, lock=None, cards=(): None)
     monkeypatch.setattr(launch_plan, "kills_on_logout", lambda: None)
     before = os.umask(0o022)
     yield

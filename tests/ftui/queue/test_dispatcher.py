@@ -1,0 +1,112 @@
+"""What the dispatcher does with a run, and that it may be killed whenever it likes."""
+
+import itertools
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ftui.errors import PARKED, PREEMPTED_SAVED
+from ftui.queue import wake as waking
+from ftui.queue.dispatcher import MOST_STARTS, how_it_ended
+from ftui.queue.queue_files import QueueFiles
+from ftui.queue.waiting_runs import Added, Entry, Queue, Started
+from ftui.queue.wake import wake
+from ftui.runs.run_folder import Run, RunFacts
+from ftui.runs.state import RunState
+from ftui.runs.status import Status, read_status
+from ftui.system.process_id import this_process
+from tests.support.stand_in_queue import CARDS, COMMAND
+
+HERE = this_process()
+BEFORE = msgspec.structs.replace(HERE, boot="another")  # the machine was started again since
+OTHER_POD = msgspec.structs.replace(HERE, namespace="pid:[1]")
+
+
+def state(phase: Any, exit_code: int | None = None, **more: Any) -> RunState:
+    return RunState(phase=phase, exit_code=exit_code, **({"attempt": 1} | more))
+
+
+@pytest.mark.parametrize(
+    ("status", "by", "num_starts", "how"),
+    [
+        (Status(state=state("finished", 0)), HERE, 1, "finished"),
+        (Status(state=state("failed", 31)), HERE, 1, "failed"),  # the queue goes on after it
+        (Status(state=state("parked", PARKED)), HERE, 1, "parked"),  # somebody wants it so
+        (Status(state=state("parked", PARKED)), BEFORE, 1, "parked"),
+        (Status(state=state("parked", PREEMPTED_SAVED)), HERE, 1, "parked"),  # SIGTERM to this run alone
+        (Status(state=state("parked", PREEMPTED_SAVED)), BEFORE, 1, ""),  # a shutdown ended it: it goes on
+        (Status(state=state("parked", PREEMPTED_SAVED)), OTHER_POD, 1, ""),
+        (Status(state=state("lost")), HERE, 1, ""),  # killed with its supervisor
+        (Status(state=state("lost")), BEFORE, 1, ""),
+        (Status(state=state("lost", step=7)), HERE, MOST_STARTS, ""),  # it comes further each time
+        (Status(state=state("lost")), HERE, MOST_STARTS, "lost, 5 times at step 0"),
+        (Status(state=state("parked", PARKED, attempt=0)), HERE, 1, ""),  # its old ending: it was started, not yet seen
+        (Status(state=state("training"), engine=HERE), HERE, 1, ""),
+        (Status(state=state("finished", 0), supervisor=HERE), HERE, 1, ""),  # its result is being pushed
+        (Status(state=state("training"), unreadable="a link"), HERE, 1, "unreadable"),
+    ],
+)
+def test_how_a_run_ended(status: Status, by: Any, num_starts: int, how: str) -> None:
+    entry = Entry(Added(run_id="a", name="a", device="cpu"), Started(run_id="a", by=by), num_starts)
+    assert how_it_ended(entry, status, HERE) == how
+
+
+@pytest.fixture
+def add(make_run: Any, tmp_path: Path) -> Callable[..., Run]:
+    """Puts a run into the queue of this test's folder of runs, as `ftui queue add` does once it has looked at it."""
+
+    def add(name: str, num_cards: int = 1) -> Run:
+        run: Run = make_run(name, root=tmp_path / "runs")
+        run.facts.write_bytes(msgspec.json.encode(RunFacts(f"id-{name}", name, 0.0, name, queued=True)))
+        run.profile.write_text("")
+        with QueueFiles(tmp_path / "runs").changing() as pen:
+            pen.write(Added(run_id=f"id-{name}", name=name, device="cuda", num_cards=num_cards, memory=20 << 30))
+        return run
+
+    return add
+
+
+def engines(root: Path) -> list[tuple[str, str, float, float]]:
+    lines = [json.loads(line) for line in (root / "engines").read_text().splitlines()]
+    return sorted((tuple(line) for line in lines), key=lambda line: line[2])
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_it_starts_each_run_once_in_order_and_never_two_on_a_card(
+    add: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waking, "COMMAND", [*COMMAND, "dispatcher"])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    files = QueueFiles(tmp_path / "runs")
+    names = ["one", "two", "both", "bad", "five", "six"]
+    runs = [add(name, num_cards=2 if name == "both" else 1) for name in names]
+    draw = random.Random(1)
+    for number in range(20):
+        with monkeypatch.context() as patch:
+            if number % 2:
+                patch.setenv("DIES_AFTER_A_START", "1")
+            dispatcher = wake(files)
+        time.sleep(draw.uniform(0.0, 0.4))
+        if dispatcher is not None:  # it may have ended by itself
+            dispatcher.kill()
+            dispatcher.wait()
+    if (last := wake(files)) is not None:
+        assert last.wait(timeout=120) == 0, "it ends when there is nothing left to do"
+    assert files.read() == Queue()
+    seen = engines(files.root)
+    assert sorted(name for name, *_ in seen) == sorted(names), "each once"
+    supervisors = [read_status(run).supervisor for run in runs]
+    started = [int(one.started) for one in supervisors if one is not None]
+    assert len(started) == len(runs) and started == sorted(started), "in order"
+    for card in CARDS:
+        on_it = [(begin, end) for _, cards, begin, end in seen if card in cards.split(",")]
+        assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(on_it)), "one at a time"
+    assert {name: read_status(run).state.phase for name, run in zip(names, runs, strict=True)} == {
+        name: "failed" if name == "bad" else "finished" for name in names
+    }
