@@ -22,7 +22,7 @@ def woken(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     def popen(command: list[str], **_: Any) -> None:
         roots.append(Path(command[-2]))
 
-    monkeypatch.setattr(waking.subprocess, "Popen", popen)
+    monkeypatch.setattr("ftui.queue.wake.subprocess.Popen", popen)
     return roots
 
 
