@@ -30,6 +30,7 @@ from .models.tokenizer import end_padding, tokenizer_fingerprint
 from .objectives import make_objective
 from .offload.base_layers import base_on_host
 from .offload.host_state import keep_state_on_host
+from .offload.load_packed import load_packed
 from .offload.stored_activations import offload_activations
 from .optim.optimizer import make_optimizer
 from .runtime.event_writer import EventWriter
@@ -57,6 +58,8 @@ def build_model(profile: Profile, data: TrainingData, hardware: Hardware, ranks:
         if ranks is not None and profile.hardware.shard == "all":
             packing = quantised.get("quantization")
             model = load_shards(data.folder, section, dtype, ranks, quantization=packing, **options)
+        elif quantised and "base" in profile.hardware.offload:
+            model = load_packed(data.folder, section, dtype, quantised["quantization"], **options)
         else:
             model = load_model(data.folder, section, dtype, **options, **quantised)
         if profile.adapter.is_quantised:

@@ -16,9 +16,11 @@ from transformers import AutoConfig, PreTrainedTokenizerBase
 
 from ftui.errors import DataError, HardwareError, ProfileError, UnavailableError
 from ftui.evaluation.text_measures import OF_SACREBLEU, why_missing
+from ftui.hardware.detect import available_memory
 from ftui.models.known import known_config
 from ftui.profile.schema import Profile
 from ftui.profile.sections.evaluation import EvalSection
+from ftui.units import size
 
 from .models.adapter_files import check_tokens, starting_adapter
 from .models.files.hub import CODE, TOKENIZER, base_folder, model_folder
@@ -28,6 +30,7 @@ from .models.special_tokens import add_special_tokens
 from .models.tokenizer import end_padding, load_tokenizer
 from .pushing.push_result import check_target
 from .simulate.meta_model import MetaModel, make_meta_model
+from .simulate.placed import find_elsewhere
 from .system.device import Hardware
 
 
@@ -61,6 +64,7 @@ def check_profile(
         check_tokens(adapter, *vocabulary)
     made = make_meta_model(profile, folder_or_config, hardware, adapter, vocabulary)
     check_layers(made.base, profile.train, in_turn="base" in profile.hardware.offload)
+    _check_host_memory(profile, made)
     return made
 
 
@@ -71,6 +75,16 @@ def _check_push(profile: Profile, warn: Callable[[str], object] | None) -> None:
         if warn is None:
             raise
         warn(f"{error.message} Training goes on; the push at its end will fail unless that is mended. {error.hint}")
+
+
+def _check_host_memory(profile: Profile, made: MetaModel) -> None:
+    """Whether the layers that are to lie in host memory find room there, on the machine that trains."""
+    needed = find_elsewhere(profile, made).base.on_host * profile.hardware.num_processes
+    if made.hardware.is_here and needed > (room := available_memory()):
+        raise HardwareError(
+            f'hardware.offload = "base" keeps {size(needed)} of layers in host memory, and {size(room)} are free here.',
+            hint="Take a machine with more RAM, or a GPU that has room for them.",
+        )
 
 
 def _check_measure(section: EvalSection, hardware: Hardware) -> None:

@@ -31,7 +31,7 @@ from ..system.device import Hardware
 from .process_group import ProcessGroup
 from .sharded_base import ShardedBase
 
-WHOLE = 'Set hardware.shard = "none".'
+WHOLE = 'Set hardware.shard and hardware.offload to "none".'
 
 
 def load_shards(
@@ -53,28 +53,22 @@ def load_shards(
     """
     config = read_config(folder)
     check_kind(config, folder, scores=scores)
-    model = _empty_model(config, dtype, attention_for(section.attn_implementation, config, hardware), folder, scores)
+    model = empty_model(config, dtype, attention_for(section.attn_implementation, config, hardware), folder, scores)
     if quantization is not None:
-        quantizer: Any = AutoHfQuantizer.from_config(quantization, pre_quantized=False)
-        quantizer.preprocess_model(model=model, device_map={"": hardware.device})
-        quantizer.postprocess_model(model)
+        store_in_4bit(model, quantization, hardware)
     model.requires_grad_(False)
     mesh = init_device_mesh(hardware.device.type, (ranks.size,))
     with blame(folder, "loaded"):
         reader = ShardReader(model, folder, mesh, hardware.device)
         sharded_base = _shard(model, reader, mesh, ranks, has_head=not scores)
     if scores:
-        is_new, head = not has_score_head(config), getattr(model, SCORE_HEAD)
-        head.to_empty(device=hardware.device)
-        if is_new:
-            model._init_weights(head)  # moves torch's generator as `load_model` does: the adapter is drawn from it
-        settle_head(model, None if is_new else folder)
+        make_score_head(model, folder, hardware)
     setattr(model, "sharded_base", sharded_base)  # noqa: B010
     model.eval()
     return model
 
 
-def _empty_model(
+def empty_model(
     config: Any, dtype: torch.dtype | str, attention: str | None, folder: Path, scores: bool
 ) -> PreTrainedModel:
     """The model with its constants, and its weights on `meta`. Draws nothing that is kept."""
@@ -89,6 +83,22 @@ def _empty_model(
         model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
     assert isinstance(model, PreTrainedModel)
     return model
+
+
+def make_score_head(model: Any, folder: Path, hardware: Hardware) -> None:
+    """The score head of a model of which all else was read, as `load_model` has it."""
+    is_new, head = not has_score_head(read_config(folder)), getattr(model, SCORE_HEAD)
+    head.to_empty(device=hardware.device)
+    if is_new:
+        model._init_weights(head)  # moves torch's generator as `load_model` does: the adapter is drawn from it
+    settle_head(model, None if is_new else folder)
+
+
+def store_in_4bit(model: PreTrainedModel, quantization: BitsAndBytesConfig, hardware: Hardware) -> None:
+    """Replace the linear layers of a model on `meta` by those of bitsandbytes."""
+    quantizer: Any = AutoHfQuantizer.from_config(quantization, pre_quantized=False)
+    quantizer.preprocess_model(model=model, device_map={"": hardware.device})
+    quantizer.postprocess_model(model)
 
 
 def check_can_shard(model: Any, adapted: Any) -> None:
@@ -168,7 +178,7 @@ class ShardReader:
         ModelError: the files lack one, or it is made of several tensors.
     """
 
-    def __init__(self, model: PreTrainedModel, folder: Path, mesh: DeviceMesh, device: torch.device) -> None:
+    def __init__(self, model: PreTrainedModel, folder: Path, mesh: DeviceMesh | None, device: torch.device) -> None:
         self._mesh, self._device = mesh, device
         files = sorted(folder.glob("*.safetensors"))
         file_of = {name: file for file in files for name in _names_in(file)}
@@ -206,17 +216,23 @@ class ShardReader:
 
     def quantised(self, weight: Any) -> tuple[Tensor, torch.Size]:
         """This rank's rows of a weight in 4 bits, and the shape of all of it. Its layer gets the constants."""
-        packed = type(weight)(self.read(weight), requires_grad=False, **weight.__dict__).to(self._device)
+        packed = self.packed(weight)
         return packed.data[self._own_rows(len(packed))].clone(), packed.shape
+
+    def packed(self, weight: Any) -> Any:
+        """All of a weight in 4 bits, on the device. Its layer gets the constants."""
+        return type(weight)(self.read(weight), requires_grad=False, **weight.__dict__).to(self._device)
 
     def wrap(self, rows: Tensor, like: Any) -> nn.Parameter:
         """A rank's rows as a weight of the shape of `like`."""
+        assert self._mesh is not None, "rows are of what is divided"
         shape, stride = like.shape, like.stride()
         dtensor = DTensor.from_local(rows, self._mesh, [Shard(0)], run_check=False, shape=shape, stride=stride)
         return nn.Parameter(dtensor, requires_grad=False)
 
     def _own_rows(self, number: int) -> slice:
         """As torch cuts a tensor of so many rows among the ranks: the last ones may have fewer, or none."""
+        assert self._mesh is not None, "rows are of what is divided"
         size = -(-number // self._mesh.size())
         start = min(number, self._mesh.get_local_rank() * size)
         return slice(start, min(number, start + size))

@@ -28,7 +28,7 @@ class HostWeights:
 
     def __init__(self, weights: Sequence[Parameter], device: torch.device) -> None:
         self._weights, self._device = weights, device
-        self._on_host = [_host_copy(weight.data, device) for weight in weights]
+        self._on_host = [host_copy(weight.data, device) for weight in weights]
         self._arrival: torch.Event | None = None
         self.is_here = False
         self._point_at([tensor.new_empty(0, device=device) for tensor in self._on_host])
@@ -128,9 +128,9 @@ def _frozen(layers: Sequence[nn.Module]) -> list[list[Parameter]]:
     return [[weight for weight in own if times[id(weight)] == 1] for own in each]
 
 
-def _host_copy(tensor: Tensor, device: torch.device) -> Tensor:
-    """Pinned where the device copies from pinned memory beside its computation."""
-    if device.type == "cuda":
+def host_copy(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor on the host, pinned where the device copies from pinned memory beside its computation."""
+    if device.type == "cuda" and not tensor.is_pinned():
         return torch.empty_like(tensor, device="cpu", pin_memory=True).copy_(tensor)
     return tensor.cpu()
 

@@ -22,6 +22,7 @@ from .kernels import kernels_for
 from .loading import transformers_loader
 from .meta_model import MetaModel, card_hardware
 from .meta_step import BatchShape, trace_step
+from .placed import Elsewhere, find_elsewhere, placed_peak
 from .trace import Trace
 
 CUT_SHORT = (UnfoldError, LookupError, AttributeError, RuntimeError, TypeError, ValueError)
@@ -53,7 +54,7 @@ def simulate(
         FtuiError: a run of the profile on this card would be refused.
     """
     made = _made(profile, folder_or_config, card)
-    left_mapped = _left_mapped(made)  # a simulation takes layers out of the model
+    left_mapped, elsewhere = _left_mapped(made), find_elsewhere(profile, made)  # before layers are taken out of it
     load = None
     if profile.adapter.is_quantised and card.kind == "cuda":
         load = transformers_loader(loaded=made.hardware.compute_dtype, prepared=False)
@@ -68,8 +69,8 @@ def simulate(
         trace = trace_step(made, profile, kernels_for(card), rows, load, full_depth=True)
     doubts = unvalidated_settings(profile, made, card)
     if card.kind == "cuda":
-        return _on_card(trace, profile, card, doubts)
-    return _on_host(trace, made, left_mapped, doubts)
+        return _on_card(trace, elsewhere, profile, card, doubts)
+    return _on_host(trace, elsewhere, made, left_mapped, doubts)
 
 
 def _made(profile: Profile, folder_or_config: Any, card: Card) -> MetaModel:
@@ -93,29 +94,30 @@ def _eval_batch(profile: Profile) -> int:
     return profile.eval.per_device_eval_batch_size if any(rows is not None for rows in held_out) else 0
 
 
-def _on_card(trace: Trace, profile: Profile, card: Card, doubts: tuple[str, ...]) -> Memory:
+def _on_card(trace: Trace, elsewhere: Elsewhere, profile: Profile, card: Card, doubts: tuple[str, ...]) -> Memory:
     """`reserved` from a replay of torch's allocator. Paged moments are beside it, and may leave the card."""
-    parts, phase = _parts_at_peak(trace)
+    parts, phase, change = _parts_at_peak(trace, elsewhere)
     replay = Allocator().replay(trace.events)
     movable = parts["optimizer"] if profile.train.optim.startswith("paged") else 0
-    sizes = replay.allocated, replay.reserved, card.context
+    sizes = replay.allocated + change, replay.reserved + change, card.context
     return _memory(parts, phase, *sizes, doubts, _range(doubts), movable)
 
 
-def _on_host(trace: Trace, made: MetaModel, left_mapped: int, doubts: tuple[str, ...]) -> Memory:
+def _on_host(trace: Trace, elsewhere: Elsewhere, made: MetaModel, left_mapped: int, doubts: tuple[str, ...]) -> Memory:
     """Resident memory of the process; Apple's GPU shares it, and has an allocator of its own that is not modelled."""
-    parts, phase = _parts_at_peak(trace)
+    parts, phase, change = _parts_at_peak(trace, elsewhere)
     parts["weights"] += left_mapped
     allocated = sum(parts.values())
-    reserved = resident_peak(trace) + left_mapped if made.hardware.device.type == "cpu" else allocated
+    is_cpu = made.hardware.device.type == "cpu"
+    reserved = resident_peak(trace) + change + left_mapped if is_cpu else allocated
     with tempfile.TemporaryDirectory() as fallback:
         context = resident_bytes(cache_folder(Path(fallback)), made.hardware.num_threads)
     return _memory(parts, phase, allocated, reserved, context, doubts, _range(doubts) if doubts else ON_CPU)
 
 
-def _parts_at_peak(trace: Trace) -> tuple[dict[str, int], Any]:
-    index, phase = find_peak(trace)
-    return dict.fromkeys(PARTS, 0) | trace.breakdown(index), phase
+def _parts_at_peak(trace: Trace, elsewhere: Elsewhere) -> tuple[dict[str, int], Any, int]:
+    parts, phase, change = placed_peak(trace, elsewhere)
+    return dict.fromkeys(PARTS, 0) | parts, phase, change
 
 
 def _memory(
@@ -167,6 +169,7 @@ def unvalidated_settings(profile: Profile, made: MetaModel, card: Card) -> tuple
         "compiled layers": train.torch_compile,
         "Liger's kernels": train.use_liger_kernel,
         "several processes": profile.hardware.num_processes > 1,
+        "a part in host memory": bool(profile.hardware.offload or train.activation_offload),
         "mixtures of experts": bool(experts),
         "packed rows": profile.data.packing,
     }

@@ -55,7 +55,7 @@ def print_estimate(
     asked_card = find_chosen_card(values, card=card, tier=tier, probe=probe)
     if probe:
         _probe(values, asked_card, allow)
-    known = Known(probes=read_probes(), parallel=parallel)
+    known = Known(probes=read_probes(), parallel=parallel, machine=find_machine().room_for(asked_card))
     with closing(Helper(allow)) as helper, LiveOutput(sys.stderr) as output:  # it starts with the first question
         if not quick:
             at_once = first_line(estimate(values, asked_card, known), asked_card)
@@ -144,7 +144,9 @@ def _others(profile: Profile, card: Card, known: Known) -> dict[str, Estimate]:
     for other in CARDS:
         if other.name != card.name:
             simulated = None if known.simulated is None else carry_over(known.simulated, card, other)
-            estimates[other.name] = estimate(profile, other, dataclasses.replace(known, simulated=simulated))
+            estimates[other.name] = estimate(
+                profile, other, dataclasses.replace(known, simulated=simulated, machine=None)
+            )
     return estimates
 
 

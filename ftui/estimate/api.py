@@ -18,6 +18,7 @@ from ftui.estimate.result import FIT, Duration, Estimate, MeasuredFirst, Measuri
 from ftui.estimate.setup import AnsweredRows, Parallel, TrainingSetup, build_setup
 from ftui.estimate.states import FP32
 from ftui.estimate.timing import num_checkpoints, num_evaluations
+from ftui.hardware.detect import MachineRoom
 from ftui.hardware.devices import Card, price_of
 from ftui.models.config_reader import ModelShape, read_shape, refusal_of, shape_from_scratch
 from ftui.models.known import known_config, nearest_models
@@ -33,13 +34,15 @@ class Known:
     """What is known beside the profile: the rows' counts, a simulation of its memory, all earlier probes.
 
     `counting_problem` and `simulation_problem` say why there is none although it was tried. `parallel` is how several
-    processes share the model: ftui's own way, or what another would make of it.
+    processes share the model: ftui's own way, or what another would make of it. `machine`: the one that has the card,
+    where that is known.
     """
 
     counts: RowCounts | None = None
     simulated: Memory | None = None
     probes: Sequence[ProbeRecord] = ()
     parallel: Parallel = "ddp"
+    machine: MachineRoom | None = None
     counting_problem: FtuiError | None = None
     simulation_problem: FtuiError | None = None
 
@@ -67,7 +70,7 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
         known = replace(known, counts=guess_rows(profile, setup.shape.vocab_size))
     time = timing_of(profile, setup, known)
     measuring = measuring_of(profile, setup, known, time)
-    impossible = "; ".join(lever.reason for lever in levers.list_needed(setup))
+    impossible = "; ".join([*(lever.reason for lever in levers.list_needed(setup)), *_lacking_memory(setup)])
     notes = tuple(_notes(setup, known, time, price_of(card, profile.hardware.price_per_hour)))
     return Estimate(
         card=card.name,
@@ -87,6 +90,13 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
     )
 
 
+def _lacking_memory(setup: TrainingSetup) -> list[str]:
+    if not closed_form.lacks_host_memory(setup):
+        return []
+    needed, room = units.size(closed_form.host_memory(setup)), units.size(setup.host_memory or 0)
+    return [f"what it offloads needs {needed} of host memory, and a run may use {room} here"]
+
+
 def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> TrainingSetup | str:
     """The run as the closed form sees it, or why its model is not known."""
     shape = shape_for(profile)
@@ -103,6 +113,8 @@ def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> TrainingS
     return replace(
         setup,
         parallel=known.parallel,
+        num_cards=1 if known.machine is None else known.machine.num_cards,
+        host_memory=None if known.machine is None else known.machine.memory,
         micro_batch=min(setup.micro_batch, counts.num_sequences or setup.micro_batch),  # there are no more rows
         eval_batch=min(setup.eval_batch, counts.num_eval_rows or setup.eval_batch),
         answered=_answered_rows(profile, setup, counts),

@@ -6,7 +6,8 @@ tests/engine/simulate/test_closed_form.py compares it with the simulation of tha
 
 from dataclasses import replace
 
-from ftui.estimate.peak import MemoryPoint, memory_points
+from ftui.estimate.peak import MemoryPoint, memory_points, stored_bytes
+from ftui.estimate.placement.frozen_base import place_base
 from ftui.estimate.result import PARTS, Memory
 from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.states import FP32, gradient_bytes, moment_bytes, weight_bytes
@@ -26,6 +27,8 @@ ENGINE_BYTES = 385 * MiB
 answer with 1 and with 2 threads (torch 2.13 for CPUs, transformers 5.24, PEFT 0.21, bitsandbytes 0.50, x86-64)."""
 LIBRARIES = 256 * MiB
 """Of cuBLAS and its like, as they are first used on a GPU (not measured by us)."""
+PINNED = 4 / 3
+"""Of powers of two over what they are taken for, where the sizes are any."""
 HOST_BYTES = 2 * GiB
 """Beside a GPU: the same, with the libraries of CUDA and pinned pages."""
 
@@ -74,6 +77,7 @@ def unvalidated(setup: TrainingSetup) -> tuple[str, ...]:
         "Liger's kernels": setup.has_liger,
         "several processes": setup.num_processes > 1 and setup.parallel == "ddp",
         f"{setup.parallel}, which ftui itself does not run": setup.parallel != "ddp",
+        "a part in host memory": bool(setup.offload or setup.activation_offload),
         "mixtures of experts": any(layer.experts is not None for layer in setup.shape.layers),
         "packed rows": setup.packing,
     }
@@ -115,7 +119,33 @@ def host_memory(setup: TrainingSetup) -> int:
     weights, _, _ = weight_bytes(setup, trained)
     widest = max((inputs * outputs for layer in setup.shape.layers for inputs, outputs in layer.linears.values()))
     loading = FP32 * widest if setup.is_quantised else weights
-    paged = setup.optim.startswith("paged")
+    placement = place_base(setup, trained)
+    if placement.way == "divided":  # each process reads its own rows, and two tensors beside them
+        loading = 2 * FP32 * widest
+    elif placement.way == "offloaded":
+        loading -= min(loading, placement.on_host)
     moments = moment_bytes(setup, trained)
     saving = moments + gradient_bytes(setup, trained)  # weights are as large as their gradients
-    return (HOST_BYTES + max(loading, saving) + (moments if paged else 0)) * setup.num_processes
+    return (HOST_BYTES + max(loading, saving) + offloaded_bytes(setup)) * setup.num_processes
+
+
+def lacks_host_memory(setup: TrainingSetup) -> bool:
+    """Whether what is offloaded finds no room on the machine, as far as it is known."""
+    if setup.host_memory is None or not (setup.offload or setup.activation_offload):
+        return False
+    return host_memory(setup) > setup.host_memory
+
+
+def offloaded_bytes(setup: TrainingSetup) -> int:
+    """Of what one process keeps in host memory in place of a card's: layers, moments, stored activations.
+
+    torch takes pinned memory in powers of two: as much as half of it may be beside a tensor.
+    """
+    trained = find_trained(setup)
+    placement, moments = place_base(setup, trained), moment_bytes(setup, trained)
+    paged = moments if setup.optim.startswith("paged") else 0
+    pinned = sum(1 << (rows.size - 1).bit_length() for layer in placement.base.layers for rows in layer if rows.size)
+    base = 0 if not placement.on_host else pinned if setup.card.kind == "cuda" else placement.on_host
+    state = moments * PINNED if setup.moments_on_host else 0
+    stored = setup.num_tokens * stored_bytes(setup, trained) * PINNED
+    return round(base + paged + state + stored)

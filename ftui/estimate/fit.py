@@ -35,6 +35,8 @@ Steps = tuple[int, ...]
 """How far each axis of levers is pulled: 0 = not at all."""
 
 ROUND = 64  # tokens: lengths are proposed in multiples of it
+HOST_AXES = ("micro-batch", "stored", "place", "base", "method")
+"""Of which memory of the host depends."""
 MOST_TRIED = 50
 """Combinations of one kind that are computed: all kinds together stay below a second with the slowest shapes."""
 ROUNDS = 3
@@ -213,6 +215,7 @@ class _Search:
         self._changes: dict[Steps, Change | None] = {}  # what was confirmed, and what was not
         self._fit: list[Steps] = []
         self._fail: list[Steps] = []
+        self._host: dict[Steps, bool] = {}
 
     def find(self, names: Sequence[str], among: Sequence[str], most: int) -> list[Change]:
         """The first few changes of a kind, each of them confirmed; see `smallest`."""
@@ -248,6 +251,8 @@ class _Search:
                 steps
                 for steps in product(*ranges)
                 if any(steps[place] for place in places)
+                and not self._is_settled(steps)
+                and self._has_host_memory(steps)
                 and not any(_is_within(tried, steps) for tried in self._fit)
                 and not any(self._fails_too(steps, tried) for tried in self._fail)
             ),
@@ -257,7 +262,7 @@ class _Search:
         for number in range(MOST_TRIED):
             if not unknown:
                 break
-            # where all of it does not help, with and without smaller micro-batches, nothing does
+            # where the most of it does not help, with and without smaller micro-batches, little does
             steps = unknown[len(unknown) // 2] if number > 1 else unknown[-1]
             if self._fits(steps):
                 fitting.append(steps)
@@ -278,6 +283,20 @@ class _Search:
         place = self._adds_up
         return _is_within(steps, failed) and (place is None or bool(steps[place]) == bool(failed[place]))
 
+    def _is_settled(self, steps: Steps) -> bool:
+        """Whether it pulls an axis to which another lever leaves no choice."""
+        pulled = {name for name, step in zip(self._axes, steps, strict=True) if step}
+        return any(name in pulled for lever in self._levers(steps) for name in lever.settles)
+
+    def _has_host_memory(self, steps: Steps) -> bool:
+        """Whether there is room on the machine for what is offloaded; of what hardly changes that, nothing is asked."""
+        asked = tuple(step if name in HOST_AXES else 0 for name, step in zip(self._axes, steps, strict=True))
+        if self._setup.host_memory is None:
+            return True
+        if asked not in self._host:
+            self._host[asked] = not closed_form.lacks_host_memory(apply_levers(self._setup, self._levers(asked)))
+        return self._host[asked]
+
     def _levers(self, steps: Steps) -> list[Lever]:
         return [levers[step - 1] for levers, step in zip(self._axes.values(), steps, strict=True) if step]
 
@@ -289,7 +308,8 @@ class _Search:
             levers = self._levers(steps)
             slower = _slower(self._setup, apply_levers(self._setup, levers), self._tokens)
             num_keys = sum(len(lever.values) for lever in levers)
-            return *(steps[place] for place in places), slower or 0.0, num_keys
+            by_gpus_first = steps[list(self._axes).index("place")]  # of what costs the same
+            return *(steps[place] for place in places), slower or 0.0, by_gpus_first, num_keys, steps
 
         return sorted(combinations, key=cost)
 

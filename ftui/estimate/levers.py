@@ -30,6 +30,10 @@ EIGHT_BIT: Key = ("adapter", "load_in_8bit")
 TWICE: Key = ("adapter", "bnb_4bit_use_double_quant")
 ATTENTION: Key = ("model", "attn_implementation")
 DTYPE: Key = ("model", "dtype")
+PROCESSES: Key = ("hardware", "num_processes")
+SHARD: Key = ("hardware", "shard")
+OFFLOAD: Key = ("hardware", "offload")
+STORED: Key = ("train", "activation_offload")
 RANK: Key = ("adapter", "r")
 ALPHA: Key = ("adapter", "lora_alpha")
 LAYERS: Key = ("adapter", "trainable_layers")
@@ -45,15 +49,16 @@ SHORTEST_POWER, LONGEST_POWER = 8, 17
 
 @dataclass(frozen=True)
 class Lever:
-    """One thing that can be changed: fields of the setup, keys of the profile, why."""
+    """One thing that can be changed: fields of the setup, keys of the profile, why; axes that it leaves no choice."""
 
     fields: Mapping[str, Any]
     values: Mapping[Key, Any]
     reason: str
+    settles: tuple[str, ...] = ()
 
 
 # Axes by what they cost: speed alone; exactness, or how much is trained; the method; the ends of long rows.
-SPEED = ("attention", "eval batch", "checkpointing", "optimizer", "micro-batch")
+SPEED = ("attention", "eval batch", "checkpointing", "optimizer", "micro-batch", "stored", "place")
 LESS = ("base", "trained")
 OTHER = ("method",)
 SHORTER = ("length",)
@@ -63,9 +68,9 @@ def list_axes(setup: TrainingSetup) -> dict[str, list[Lever]]:
     """All levers of a setup, by axis."""
     return {
         "attention": _attention(setup), "eval batch": _eval_batch(setup), "checkpointing": _checkpointing(setup),
-        "optimizer": _optimizer(setup),
-        "micro-batch": _micro_batches(setup), "base": _base(setup), "trained": [*_ranks(setup), *_narrow(setup)],
-        "length": _lengths(setup), "method": _adapter(setup),
+        "optimizer": _optimizer(setup), "micro-batch": _micro_batches(setup), "stored": _stored(setup),
+        "place": [*_shards(setup), *_offloads(setup)], "base": _base(setup),
+        "trained": [*_ranks(setup), *_narrow(setup)], "length": _lengths(setup), "method": _adapter(setup),
     }  # fmt: skip
 
 
@@ -133,6 +138,63 @@ def _checkpointing(setup: TrainingSetup) -> list[Lever]:
         why = "activation checkpointing: only the inputs of layers are kept, the rest is computed again"
         levers.append(Lever({"checkpointing": 1, "forgotten": None}, values, why))
     return levers
+
+
+def _shards(setup: TrainingSetup) -> list[Lever]:
+    """The frozen base divided among the processes; among all cards of the machine where only one is used of them."""
+    is_kept_whole = setup.use_dora or setup.is_8bit or setup.bias != "none" or setup.modules_to_save
+    has_experts = any(layer.experts is not None for layer in setup.shape.layers)
+    is_other = setup.is_compiled or setup.has_liger or setup.adds_tokens or setup.card.kind == "mps"
+    if not setup.is_lora or setup.shard != "none" or is_kept_whole or has_experts or is_other or setup.offload:
+        return []
+    now, number = setup.num_processes, max(setup.num_processes, setup.num_cards)
+    if number == 1:
+        return []
+    fields: dict[str, Any] = {"shard": "all", "num_processes": number}
+    values: dict[Key, Any] = {SHARD: "all"}
+    why = f"the frozen base divided among {number} GPUs, its layers gathered as they compute"
+    if number == now:
+        return [Lever(fields, values, why)]
+    rows = setup.micro_batch * setup.accumulation
+    if rows % number:
+        return []
+    size = min(setup.micro_batch, rows // number)
+    while rows % (number * size):
+        size -= 1
+    fields |= {"micro_batch": size, "accumulation": rows // (number * size)}
+    values |= {PROCESSES: number, MICRO_BATCH: size, ACCUMULATION: rows // (number * size)}
+    return [Lever(fields, values, f"{why}; {effective(setup)}", settles=("micro-batch",))]
+
+
+def _offloads(setup: TrainingSetup) -> list[Lever]:
+    """The base in host memory beside an adapter, else the optimizer's state, else both."""
+    if setup.card.kind == "cpu" or setup.is_compiled:
+        return []
+    levers, offload = [], setup.offload
+    has_torch = setup.optim not in FROM_BITSANDBYTES
+    if has_torch and not setup.is_lora and "state" not in offload:
+        offload = (*offload, "state")
+        why = "the optimizer's state in host memory: it crosses PCIe in each update"
+        levers.append(Lever({"offload": offload}, {OFFLOAD: [*offload]}, why, settles=("optimizer",)))
+    if setup.method == "full" or setup.is_8bit or "base" in offload or setup.shard != "none":
+        return levers
+    fields = {"offload": ("base", *offload), "checkpointing": 1, "forgotten": None}
+    values: dict[Key, Any] = {OFFLOAD: ["base", *offload]}
+    if setup.checkpointing is None:
+        values[CHECKPOINTING] = True
+    elif setup.share_forgotten < 1:
+        values[CHECKPOINTING_KWARGS] = "none"
+    more = " and the optimizer's state" if offload else ""
+    why = f"the frozen layers{more} in host memory: each layer comes to the GPU to compute, forward and backward"
+    settled = ("checkpointing", "optimizer") if offload else ("checkpointing",)
+    return [*levers, Lever(fields, values, why, settles=settled)]
+
+
+def _stored(setup: TrainingSetup) -> list[Lever]:
+    if setup.card.kind == "cpu" or setup.is_compiled or setup.activation_offload:
+        return []
+    why = "what layers store in host memory until the backward pass: it crosses PCIe twice"
+    return [Lever({"activation_offload": True}, {STORED: True}, why)]
 
 
 EIGHT_BITS = {

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ftui.estimate.activations import FP32, LayerBytes, layer_bytes, widens
+from ftui.estimate.placement.frozen_base import place_base
+from ftui.estimate.placement.rank_share import share_between_ranks
 from ftui.estimate.result import Phase
 from ftui.estimate.setup import AnsweredRows, TrainingSetup
-from ftui.estimate.states import gradient_bytes, moment_bytes, share_between_ranks, update_bytes, weight_bytes
+from ftui.estimate.states import gradient_bytes, moment_bytes, moment_slice, update_bytes, weight_bytes
 from ftui.estimate.trained import TrainedWeights, find_trained
 from ftui.hardware.devices import MiB
 from ftui.models.logits import CHUNK_BYTES, PLAIN_HEADS
@@ -43,6 +45,16 @@ def saved_bytes(setup: TrainingSetup, trained: TrainedWeights) -> float:
     return sum(layer.saved for layer in _WidePoints(setup, trained).layers)
 
 
+def stored_bytes(setup: TrainingSetup, trained: TrainedWeights) -> float:
+    """Bytes that layers store on the host for each token, where they do."""
+    if not setup.stores_on_host:
+        return 0.0
+    points = _WidePoints(setup, trained)
+    inputs = points.residual * setup.shape.hidden_size
+    kept = (min(inputs, layer.saved) if setup.forgets(n) else layer.saved for n, layer in enumerate(points.layers))
+    return sum(kept)
+
+
 class _WidePoints:
     """The wide moments of a step, and of an evaluation."""
 
@@ -59,9 +71,10 @@ class _WidePoints:
         weights, constants, adapters = weight_bytes(setup, trained)
         whole = gradient_bytes(setup, trained)
         per_rank = share_between_ranks(setup, weights, whole, moment_bytes(setup, trained), _largest_layer(setup))
+        self.placement = place_base(setup, trained)
         self.static = {
-            "weights": per_rank.weights, "quantisation": constants, "adapters": adapters,
-            "optimizer": per_rank.moments, "workspace": self._workspace(),
+            "weights": per_rank.weights - self.placement.away, "quantisation": constants, "adapters": adapters,
+            "optimizer": 0 if setup.moments_on_host else per_rank.moments, "workspace": self._workspace(),
         }  # fmt: skip
         self.gradients, self.gathered = per_rank.gradients, per_rank.gathered
 
@@ -116,13 +129,15 @@ class _WidePoints:
         kept = self._kept()
         return self._point(
             "forward", self._head_work(self.tokens, is_training=True), gradients=waiting,
-            activations=self._saved(kept) + self._ends(),
+            activations=self._saved(kept) + self._ends(), gathered=self.placement.gathered("forward"),
             weights=self._narrow_copies() + self._copied(kept) + self.gathered,
         )  # fmt: skip
 
     def _kept(self) -> list[LayerBytes]:
         """Layers as they stand at the end of the forward pass; of a forgotten one only its input is kept."""
         input_bytes = self.residual * self.setup.shape.hidden_size
+        if self.setup.stores_on_host:
+            return [LayerBytes(layer.unforgotten, 0, 0, 0, 0) for layer in self.layers]
         return [
             LayerBytes(input_bytes + layer.unforgotten if layer.saved else 0, 0, 0, 0, 0)
             if self.setup.forgets(number)
@@ -144,6 +159,8 @@ class _WidePoints:
             setup.micro_batch * setup.num_lines * setup.length**2 * (1 if setup.attention != "eager" else self.residual)
         )
         norm = (FP32 * shape.hidden_size + FP32 + self._last * shape.hidden_size) * self.tokens
+        if setup.stores_on_host:
+            return self._last * shape.hidden_size * self.tokens
         return norm + rotary + (mask if setup.has_mask or setup.attention == "eager" else 0)
 
     @property
@@ -218,7 +235,10 @@ class _WidePoints:
             work = saved + widest + self.tokens * hidden * self.residual
             copied = self._copied(kept[: number + 1]) + (layer.copied if layer is not kept[number] else 0)
             grads, weights = grads + self._weight_gradient(), copies + copied + self.gathered
-            points.append(self._point("backward", gradients=grads, activations=work, weights=weights))
+            gathered = self.placement.gathered("backward", number)
+            points.append(
+                self._point("backward", gradients=grads, activations=work, weights=weights, gathered=gathered)
+            )
         if self.embeddings_trained:  # a tied head's gradient has waited for it; all are added into another one
             times = 1 if not shape.tied else 2 if setup.accumulation == 1 else 3
             grads = self.gradients + setup.trained * shape.vocab_size * hidden * times
@@ -240,6 +260,7 @@ class _WidePoints:
         return self._point(
             "backward", gradients=waiting + (made if late else 0), activations=self._saved(kept) + self._ends(),
             logits=2 * c * numbers if late else logits, weights=copies + self._copied(kept) + self.gathered,
+            gathered=self.placement.gathered("forward"),
         )  # fmt: skip
 
     def _last_forgotten(self) -> int:
@@ -253,7 +274,9 @@ class _WidePoints:
         return self.c * max(sizes)
 
     def _update(self) -> MemoryPoint:
-        return self._point("optimizer", gradients=self.gradients, optimizer=update_bytes(self.setup, self.trained))
+        at_once = update_bytes(self.setup, self.trained) + moment_slice(self.setup, self.trained)
+        gathered = self.placement.gathered("optimizer")
+        return self._point("optimizer", gradients=self.gradients, optimizer=at_once, gathered=gathered)
 
     def _evaluation(self) -> MemoryPoint:
         """Without autograd nothing is kept: one layer's work, or the head's."""
@@ -264,8 +287,10 @@ class _WidePoints:
         head = self._head_copy()
         copies, work = self._narrow_copies() - head, self._head_work(tokens, is_training=False)
         if sum(work.values()) + head > widest + stream:
-            return self._point("evaluation", work, activations=stream, weights=copies + head)
-        return self._point("evaluation", activations=widest + 2 * stream, weights=copies)
+            gathered = self.placement.gathered("evaluation")
+            return self._point("evaluation", work, activations=stream, weights=copies + head, gathered=gathered)
+        gathered = self.placement.gathered("evaluation", 0)
+        return self._point("evaluation", activations=widest + 2 * stream, weights=copies, gathered=gathered)
 
     def _answers(self, rows: AnsweredRows) -> MemoryPoint:
         """Keys and values of answers in the making: as the prompts are computed, or as the longest is finished."""
@@ -284,7 +309,10 @@ class _WidePoints:
         fixed = max((layer.fixed for layer in self.layers), default=0)
         logits = 2 * FP32 * at_once * shape.vocab_size
         copies = self._narrow_copies()
-        return self._point("evaluation", logits=logits, activations=activations + fixed, weights=copies)
+        gathered = self.placement.gathered("evaluation", 0)
+        return self._point(
+            "evaluation", logits=logits, activations=activations + fixed, weights=copies, gathered=gathered
+        )
 
     def _head_copy(self) -> int:
         """The trained head in the type of the arithmetic."""

@@ -45,6 +45,9 @@ class TrainingSetup:
         has_bitsandbytes: whether the device that the profile asks for has it.
         rows_are_cut: whether some row is known to be longer than `data.max_length`.
         answered: what evaluations answer (`eval.generate`), if they do.
+        shard, offload, activation_offload: as they stand in the profile; `adds_tokens`: whether it has new tokens.
+        num_cards: how many of the card the machine has, host_memory: bytes of RAM that a run may use there; as far as
+            that is known.
     """
 
     shape: ModelShape
@@ -99,6 +102,12 @@ class TrainingSetup:
     num_lines: int = 1
     answered: AnsweredRows | None = None
     longest_example: int | None = None
+    shard: Literal["none", "state", "all"] = "none"
+    offload: tuple[str, ...] = ()
+    activation_offload: bool = False
+    adds_tokens: bool = False
+    num_cards: int = 1
+    host_memory: int | None = None
     forgotten: int | None = None
     """Of how many first layers activations are forgotten, if not of all of them."""
 
@@ -122,6 +131,16 @@ class TrainingSetup:
         """Whether adapted layers are one operation each: what `can_fuse` of engine/models/fused_lora.py asks."""
         is_plain = not (self.lora_dropout or self.use_dora or self.is_8bit) and self.bias == "none"
         return self.use_fused_lora and self.is_lora and is_plain
+
+    @property
+    def stores_on_host(self) -> bool:
+        """Whether what layers store for the backward pass leaves the device."""
+        return self.activation_offload and self.card.kind != "cpu"
+
+    @property
+    def moments_on_host(self) -> bool:
+        """Whether the optimizer's state leaves the device."""
+        return "state" in self.offload and self.card.kind != "cpu"
 
     def forgets(self, layer: int) -> bool:
         """Whether the activations of this layer (from 0) are computed again."""
@@ -189,6 +208,8 @@ def build_setup(
         lora_alpha=adapter.lora_alpha, use_rslora=adapter.use_rslora,
         rank_is_free=not (adapter.rank_pattern or adapter.alpha_pattern or adapter.name_or_path),
         even_rank=adapter.init_lora_weights == "orthogonal", dtype=profile.model.dtype, attn_implementation=wanted,
+        shard=profile.hardware.shard, offload=profile.hardware.offload, activation_offload=train.activation_offload,
+        adds_tokens=bool(profile.model.extra_special_tokens),
         is_from_scratch=profile.model.from_scratch is not None, use_fused_lora=adapter.use_fused_lora,
         has_bitsandbytes=card.kind != "mps" and profile.hardware.device != "mps", rows_are_cut=rows_are_cut,
         num_lines=profile.num_lines,

@@ -1,22 +1,19 @@
 """What stays in memory between steps, in bytes: weights, constants of quantised ones, gradients, optimizer moments.
 
-Several processes may share it. Only `ddp` is what ftui runs; the others answer "what if": ZeRO (Rajbhandari et al.,
-arXiv 1910.02054, section 5) divides the moments in stage 1, the gradients too in stage 2, the weights too in stage 3.
-FSDP (Zhao et al., arXiv 2304.11277) divides all three and gathers one layer while the next comes.
+What of it each of several processes has, and what lies in host memory: ftui/estimate/placement/.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.trained import TrainedWeights
-from ftui.hardware.devices import MiB
 from ftui.models.shape import ModelShape
 
 FP32 = 4
 BLOCK, NESTED_BLOCK, CODES, FOUR_BIT_CODES = 64, 256, 256, 16  # bitsandbytes 0.50: Params4bit, quantize_4bit
 # bitsandbytes 0.50: blocks of moments that share a float32; weights of fewer elements keep float32 moments
 MOMENT_BLOCK, LEAST_8BIT = 256, 4096
+SLICE_BYTES = 256 << 20  # engine/offload/host_state.py
 
 # Moments of each optimizer for an element, and how each is held: of the weight's type, in float32, in 8 bits.
 MOMENTS: dict[str, tuple[int, str]] = {
@@ -118,42 +115,23 @@ def update_bytes(setup: TrainingSetup, trained: TrainedWeights) -> int:
     if setup.optim != "adamw_torch":
         copies += setup.weight_decay
     each = gradient_bytes(setup, trained) if setup.card.kind == "cuda" else FP32 * largest(trained)
+    if "state" in setup.offload:
+        each = min(each, slice_bytes(setup, trained))
     return copies * each
+
+
+def slice_bytes(setup: TrainingSetup, trained: TrainedWeights) -> int:
+    """Weights that are updated together where the state is on the host (engine/offload/host_state.py)."""
+    return min(gradient_bytes(setup, trained), max(SLICE_BYTES, FP32 * largest(trained)))
+
+
+def moment_slice(setup: TrainingSetup, trained: TrainedWeights) -> int:
+    """The state of these weights, which comes for their update; nothing where all of it is on the device."""
+    if "state" not in setup.offload or not (gradients := gradient_bytes(setup, trained)):
+        return 0
+    return round(moment_bytes(setup, trained) * slice_bytes(setup, trained) / gradients)
 
 
 def largest(trained: TrainedWeights) -> int:
     """Elements of the largest trained weight (adapters are small beside any)."""
     return max((elements for _, elements in _weights(trained)), default=0)
-
-
-BUCKET_BYTES = 64 * MiB
-"""engine/distributed/process_group.py: gradients that are summed in one piece, in a flat tensor."""
-
-
-@dataclass(frozen=True)
-class RankShare:
-    """What one process holds, in bytes. `gathered`: weights made whole for the layer at hand; room for sums."""
-
-    weights: int
-    gradients: int
-    moments: int
-    gathered: int
-
-
-def share_between_ranks(
-    setup: TrainingSetup, weights: int, gradients: int, moments: int, largest_layer: int
-) -> RankShare:
-    """The share of one process."""
-    number = setup.num_processes
-    if number == 1:
-        return RankShare(weights, gradients, moments, 0)
-    bucket = min(gradients, BUCKET_BYTES)
-    match setup.parallel:
-        case "ddp":
-            return RankShare(weights, gradients, moments, bucket)
-        case "zero1":
-            return RankShare(weights, gradients, moments // number, bucket)
-        case "zero2":
-            return RankShare(weights, gradients // number, moments // number, bucket)
-        case "zero3" | "fsdp":
-            return RankShare(weights // number, gradients // number, moments // number, 2 * largest_layer)

@@ -12,7 +12,8 @@ from typing import Any
 
 from ftui.estimate.closed_form import memory
 from ftui.estimate.disk import checkpoint_bytes
-from ftui.estimate.peak import saved_bytes
+from ftui.estimate.peak import saved_bytes, stored_bytes
+from ftui.estimate.placement.frozen_base import place_base
 from ftui.estimate.result import Basis, Duration, usable
 from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.states import gradient_bytes, moment_bytes, weight_bytes
@@ -38,8 +39,9 @@ PASS_TOKENS, ROW_TOKENS = 22.0, 2.2
 """What a pass that adds a token to each of some answers costs on a CPU, in tokens of a forward pass: for reading the
 weights, and for each answer. Measured on one thread with SmolLM2-135M's sizes, 1 to 16 answers at once
 (tests/bench/answering.py). On a GPU it is reading the weights, and Python."""
-LINK = 20e9
-"""Bytes a second between cards without NVLink, and to the host (PCIe 4.0 x16 carries 32e9 at most)."""
+LINK_SHARE = 0.625
+"""Of what a link carries by its standard, what copies reach: 20e9 bytes a second of the 32e9 of PCIe 4.0 with 16 lanes.
+Assumed, not measured by us."""
 READING, WRITING, STARTING = 1e9, 5e8, 15.0
 """A rented pod's volume, bytes a second (assumed); seconds until an engine has its libraries (measured on 2 cores)."""
 SPREAD, QUANTISED_SPREAD, MEASURED_SPREAD = 0.3, 0.45, 0.05
@@ -132,18 +134,41 @@ def step_seconds(setup: TrainingSetup, tokens_per_step: float) -> float | None:
     gradients, passes = gradient_bytes(setup, trained), _passes(setup)
     moments = moment_bytes(setup, trained)
     num_bytes = 2 * gradients + moments  # weights are as large as their gradients
-    return (
+    computing = (
         tokens * operations(setup, trained) / products
         + passes * tokens * (TRAFFIC * saved_bytes(setup, trained) + _scores(setup)) / bandwidth
         + passes * setup.accumulation * (setup.shape.num_layers * LAYER_SECONDS + _dequantised(setup) / bandwidth)
+    )
+    return (
+        max(computing, _gathering_seconds(setup, trained))  # a layer's weights come while the one before it computes
         + UPDATE_BYTES / 2 * num_bytes / bandwidth
-        + 2 * _moved_out(setup, moments) / LINK
-        + (2 * gradients / LINK if setup.num_processes > 1 else 0.0)
+        + 2 * (_moved_out(setup, moments) + tokens * stored_bytes(setup, trained)) / _host_rate(setup)
+        + (2 * gradients / _peer_rate(setup) if setup.num_processes > 1 else 0.0)
     )
 
 
+def _gathering_seconds(setup: TrainingSetup, trained: TrainedWeights) -> float:
+    """Of weights that come from the host or from other processes: for each forward and each backward pass."""
+    placement = place_base(setup, trained)
+    rate = _host_rate(setup) if placement.way == "offloaded" else _peer_rate(setup)
+    return 2 * setup.accumulation * placement.moved() / rate
+
+
+def _host_rate(setup: TrainingSetup) -> float:
+    """Bytes a second between a card and its host."""
+    return LINK_SHARE * setup.card.pcie * 1e9
+
+
+def _peer_rate(setup: TrainingSetup) -> float:
+    """Bytes a second between cards."""
+    return LINK_SHARE * (setup.card.nvlink or setup.card.pcie) * 1e9
+
+
 def _moved_out(setup: TrainingSetup, moments: int) -> int:
-    """Bytes of paged moments that find no room beside the rest: they come in for every update, and go out after it."""
+    """Bytes of moments that come in for every update and go out after it: those on the host, and paged ones that find
+    no room beside the rest."""
+    if setup.moments_on_host:
+        return moments
     if not setup.optim.startswith("paged") or setup.card.kind != "cuda":
         return 0
     return min(moments, max(0, memory(setup).process - usable(setup.card)))

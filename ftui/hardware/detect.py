@@ -48,6 +48,14 @@ class Cpu:
 
 
 @dataclass(frozen=True)
+class MachineRoom:
+    """What a machine has for a run on cards of one kind: how many of them, bytes of RAM."""
+
+    num_cards: int
+    memory: int
+
+
+@dataclass(frozen=True)
 class Machine:
     """The devices of this machine: `cards`, which this process sees (CUDA_VISIBLE_DEVICES), and `hidden` ones."""
 
@@ -59,6 +67,11 @@ class Machine:
     def card(self) -> Card:
         """The card that a run would be on: the first device, else the CPU."""
         return self.cards[0].card if self.cards else self.cpu.card
+
+    def room_for(self, card: Card | None) -> MachineRoom | None:
+        """What it has for a run on that card; `None` where the card is not in it."""
+        number = sum(device.card == card for device in self.cards)
+        return MachineRoom(max(1, number), self.cpu.memory) if number or card == self.cpu.card else None
 
     @property
     def proposed(self) -> str:

@@ -40,6 +40,8 @@ class Card:
         context: bytes that the driver and the libraries hold in a process besides torch's allocator.
         efficiency: share of `tflops` that training reaches, of LoRA methods and of full ones.
         price_per_hour: US dollars on a rented pod, for one; `None` where nobody rents it.
+        pcie: to the host and back, each way at once, in 1e9 bytes a second: what the standard says of its 16 lanes.
+        nvlink: to other cards of the kind, each way, in 1e9 bytes a second; `None`: they speak over PCIe.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Card:
     context: int = 0
     efficiency: tuple[float, float] = (0.5, 0.5)
     price_per_hour: float | None = None
+    pcie: float = 32
+    nvlink: float | None = None
 
     @property
     def has_bf16(self) -> bool:
@@ -67,6 +71,8 @@ class Card:
 # 72 W hold it at less than half of what the sheet says), A40 122 (185), A6000 123, L40S 269, RTX 5090 237 (124).
 # Prices are RunPod's lowest for a pod, March 2026 (deploybase.ai/articles/runpod-gpu-pricing); they change by the week,
 # so that `hardware.price_per_hour` and a table of one's own go before them. None was found for the others.
+# PCIe: 32e9 bytes a second each way with 16 lanes of version 4, half of it with 3 (T4), twice with 5 (RTX 5090, H100,
+# H200). NVLink is only counted where all cards of a kind have it: half of the 900e9 that NVIDIA gives for both ways.
 TRAINED = 0.58
 """Of measured products, in training: RTX 3090 0.56 of 76.5, RTX 4090 0.57 of 165, A100 0.59 of 265 (LoRA)."""
 CARDS: tuple[Card, ...] = (
@@ -84,17 +90,17 @@ CARDS: tuple[Card, ...] = (
     # 24576 MiB: nvidia-smi (club-3090 issue 390). 82 SMs x 1.695 GHz x 512 = 71.2; 936: GA102 white paper.
     Card("rtx3090", "NVIDIA GeForce RTX 3090", "cuda", 24576 * MiB, 86, 71.2, 936, RTX3090_CONTEXT, (0.6, 0.6), 0.22),
     # 32607 MiB: nvidia-smi (club-3090 issue 617). 838.4 is sparse and with FP16 sums: a quarter; 1792: NVIDIA.
-    Card("rtx5090", "NVIDIA GeForce RTX 5090", "cuda", 32607 * MiB, 120, 209.5, 1792, CONTEXT, (0.66, 0.66), 0.69),
+    Card("rtx5090", "NVIDIA GeForce RTX 5090", "cuda", 32607 * MiB, 120, 209.5, 1792, CONTEXT, (0.66, 0.66), 0.69, 64),
     # 23034 MiB: modal-client pull request 2797. Half of 242, and 300: NVIDIA's L4 data sheet.
     Card("l4", "NVIDIA L4", "cuda", 23034 * MiB, 89, 121, 300, CONTEXT, (0.27, 0.27), 0.44),
     # 46068 MiB: as above. 362.05 and 864: NVIDIA's L40S data sheet.
     Card("l40s", "NVIDIA L40S", "cuda", 46068 * MiB, 89, 362, 864, CONTEXT, (0.43, 0.43), 0.79),
     # 15360 MiB: as above. 65 (fp16) and 320: NVIDIA's T4 data sheet.
-    Card("t4", "NVIDIA T4", "cuda", 15360 * MiB, 75, 65, 320, T4_CONTEXT, (0.18, 0.18)),
+    Card("t4", "NVIDIA T4", "cuda", 15360 * MiB, 75, 65, 320, T4_CONTEXT, (0.18, 0.18), None, 16),
     # 81559 MiB: as above. 989.4 and 3350: NVIDIA's H100 data sheet, the SXM card's.
-    Card("h100", "NVIDIA H100 80GB", "cuda", 81559 * MiB, 90, 989, 3350, CONTEXT, (0.32, 0.35), 2.69),
+    Card("h100", "NVIDIA H100 80GB", "cuda", 81559 * MiB, 90, 989, 3350, CONTEXT, (0.32, 0.35), 2.69, 64, 450),
     # 143771 MiB: published nvidia-smi output. 989 and 4800: NVIDIA's H200 data sheet.
-    Card("h200", "NVIDIA H200", "cuda", 143771 * MiB, 90, 989, 4800, CONTEXT, (0.32, 0.35), 3.59),
+    Card("h200", "NVIDIA H200", "cuda", 143771 * MiB, 90, 989, 4800, CONTEXT, (0.32, 0.35), 3.59, 64, 450),
     # 23028 MiB: modal-client pull request 2797. 72 SMs x 1.695 GHz x 1024 = 125; 600: NVIDIA's A10 data sheet.
     Card("a10", "NVIDIA A10", "cuda", 23028 * MiB, 86, 125, 600, CONTEXT, (0.43, 0.43)),
     # AWS's own A10: the same memory (baseten.co), other cores, of which NVIDIA publishes no products.

@@ -14,7 +14,7 @@ from ftui.estimate.estimate_text import BASES
 from ftui.estimate.fit import Change
 from ftui.estimate.measurements import ProbeRecord, read_probes
 from ftui.estimate.simulation import find_changes
-from ftui.hardware.detect import find_machine
+from ftui.hardware.detect import Machine, find_machine
 from ftui.hardware.devices import Card, GiB, find_card
 from ftui.helper.client import Helper
 from ftui.profile.origins import Key
@@ -36,6 +36,7 @@ class MachineCards:
         detected: the card of this machine; `cpu`: the same without its GPUs.
         proposed: the tier that suits this machine, and `reason` why.
         probes: what was measured here earlier.
+        machine: this machine; `None` before it was looked at.
     """
 
     detected: Card | None = None
@@ -43,6 +44,11 @@ class MachineCards:
     proposed: str = ""
     reason: str = ""
     probes: Sequence[ProbeRecord] = ()
+    machine: Machine | None = None
+
+    def known_on(self, card: Card | None) -> Known:
+        """What is known before a closer look: what was measured here, and what this machine has."""
+        return Known(probes=self.probes, machine=None if self.machine is None else self.machine.room_for(card))
 
     def card_of(self, tier: str) -> Card:
         """The card a tier is for; this machine's own where it is of that kind."""
@@ -52,7 +58,7 @@ class MachineCards:
 def detect_cards() -> MachineCards:
     """Looks at the hardware (some 10 ms where there is a driver)."""
     machine = find_machine()
-    return MachineCards(machine.card, machine.cpu.card, machine.proposed, machine.reason, read_probes())
+    return MachineCards(machine.card, machine.cpu.card, machine.proposed, machine.reason, read_probes(), machine)
 
 
 def estimate_on(profile: Profile | None, card: Card | None, known: Known) -> CardEstimate:
@@ -75,7 +81,7 @@ def describe_fit(profile: Profile, tier: str | None) -> tuple[str, str]:
     card = cards.card_of(tier) if tier else cards.cpu if profile.hardware.device == "cpu" else cards.detected
     if card is None:
         return "", "muted"
-    on_card = estimate_on(profile, card, Known(probes=cards.probes))
+    on_card = estimate_on(profile, card, cards.known_on(card))
     if on_card.estimate is None or on_card.estimate.memory is None:
         return f"On {card.title}: not estimated. {on_card.reason}".strip(), "muted"
     memory, style = on_card.estimate.memory, VERDICT_STYLES[on_card.estimate.verdict]
@@ -101,7 +107,7 @@ def card_choices(profile: Profile | None, cards: MachineCards, tier: str) -> lis
 
 
 def _verdict(profile: Profile | None, card: Card, cards: MachineCards) -> str:
-    estimated = estimate_on(profile, card, Known(probes=cards.probes)).estimate
+    estimated = estimate_on(profile, card, cards.known_on(card)).estimate
     return f"; {verdict_words(estimated)} as it is" if estimated is not None and estimated.memory is not None else ""
 
 

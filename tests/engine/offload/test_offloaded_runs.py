@@ -19,6 +19,7 @@ METHODS: list[tuple[str, dict[str, Any], str]] = [
     ("lora", {"adapter": {"method": "lora", "r": 2, "lora_dropout": 0.1}}, EVERYTHING),
     ("qlora, packed", {"adapter": {"method": "qlora", "r": 2}, "data": {"packing": True}}, EVERYTHING),
     ("pairs", {"run": {"stage": "dpo"}, "adapter": {"method": "lora", "r": 2}}, EVERYTHING),
+    ("scores, qlora", {"run": {"stage": "rm"}, "adapter": {"method": "qlora", "r": 2}}, EVERYTHING),
     ("freeze", {"adapter": {"method": "freeze", "trainable_layers": 1}}, EVERYTHING),
     ("full", {"train": {"optim": "adafactor", "precision": "bf16"}}, "state activations"),
     ("full, not computed again", {"train": {"activation_checkpointing": False}}, "state activations"),

@@ -32,6 +32,7 @@ def profile_of(adapter: Table, train: Table, **sections: Table) -> Profile:
         "data": {"train": "rows.jsonl", "eval_fraction": 0.1, "max_length": 1024} | sections.get("data", {}),
         "train": {"per_device_train_batch_size": 2} | train,
         "eval": {"per_device_eval_batch_size": 2} | sections.get("eval", {}),
+        "hardware": sections.get("hardware", {}),
     })  # fmt: skip
 
 
@@ -100,6 +101,17 @@ GRID: dict[str, tuple[str, str, Table, Table, Table]] = {
     "rm, in 4 bits": ("Llama-3-8B", "rtx4090", QLORA, {}, {"run": {"stage": "rm"}}),
     "rm, last layers": (
         "TinyLlama-1.1B", "rtx4090", {"method": "freeze", "trainable_layers": 2}, {}, {"run": {"stage": "rm"}},
+    ),
+    "activations on the host": ("TinyLlama-1.1B", "rtx4090", LORA, {"activation_offload": True}, {}),
+    "activations on the host, forgetting": (
+        "Llama-3-8B", "rtx4090", QLORA, FORGET | {"activation_offload": True}, {},
+    ),
+    "state on the host": ("TinyLlama-1.1B", "a40", FULL, FORGET, {"hardware": {"offload": ("state",)}}),
+    "base on the host": ("Llama-3-8B", "rtx4090", QLORA, FORGET, {"hardware": {"offload": ("base",)}}),
+    "base on the host, in 16 bits": ("Llama-3-8B", "rtx4090", LORA, FORGET, {"hardware": {"offload": ("base",)}}),
+    "base divided by two": ("Llama-3-8B", "rtx4090", QLORA, FORGET, {"hardware": {"shard": "all", "num_processes": 2}}),
+    "base divided by four, in 16 bits": (
+        "Llama-3-8B", "rtx4090", LORA, {}, {"hardware": {"shard": "all", "num_processes": 4}},
     ),
     "on a CPU": ("SmolLM-135M", "cpu", FULL, {"precision": "fp32", "per_device_train_batch_size": 1}, {}),
 }  # fmt: skip

@@ -15,7 +15,8 @@ from ftui.estimate.fit import Change
 from ftui.estimate.result import FIT, SAFE, Memory, usable, verdict
 from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.simulation import find_changes, with_values
-from ftui.hardware.devices import Card, find_card
+from ftui.hardware.detect import MachineRoom
+from ftui.hardware.devices import Card, GiB, find_card
 from ftui.helper.client import Helper
 from ftui.profile.layers import resolve
 from ftui.profile.schema import Profile
@@ -24,7 +25,7 @@ from ftui.text import toml_value
 LLAMA_1B, LLAMA_8B, QWEN_8B = "meta-llama/Llama-3.2-1B-Instruct", "meta-llama/Llama-3.1-8B-Instruct", "Qwen/Qwen3-8B"
 SPEED = {
     levers.MICRO_BATCH, levers.ACCUMULATION, levers.EVAL_BATCH, levers.CHECKPOINTING, levers.CHECKPOINTING_KWARGS,
-    levers.OPTIM, levers.ATTENTION,
+    levers.OPTIM, levers.ATTENTION, levers.OFFLOAD, levers.STORED, levers.SHARD, levers.PROCESSES,
 }  # fmt: skip
 ONE = ("train.per_device_train_batch_size=1", "train.gradient_accumulation_steps=8")
 CHECKPOINTED = ("train.activation_checkpointing=true",)
@@ -76,7 +77,7 @@ FIRST: dict[str, tuple[str, tuple[str, ...], str, set[str]]] = {
     ),
     "8 B whole, 80 GB": (QWEN_8B, (*FULL, *ONE, *CHECKPOINTED), "a100-80", {"model.dtype", "train.optim"}),
     "8 B whole, 24 GB": (QWEN_8B, (*FULL, *ONE, *CHECKPOINTED, "data.max_length=512"), "rtx4090", {"adapter.method"}),
-    "8 B LoRA, 16 GB": (QWEN_8B, (*ONE, *CHECKPOINTED, "data.max_length=512"), "t4", {"adapter.method"}),
+    "8 B LoRA, 16 GB": (QWEN_8B, (*ONE, *CHECKPOINTED, "data.max_length=512"), "t4", {"hardware.offload"}),
     "lion": (LLAMA_1B, (*FULL, *ONE, *CHECKPOINTED, "train.optim=lion_32bit"), "l4", {"train.optim"}),
 }  # fmt: skip
 
@@ -184,7 +185,8 @@ ROWS = RowCounts(
 
 def test_rows_are_cut_only_where_nothing_else_fits_and_it_says_what_is_lost(tmp_path: Path) -> None:
     rest = (*ONE, *QLORA, *CHECKPOINTED, "train.optim=adamw_8bit", "adapter.rank_pattern={q_proj=8}")
-    chosen, known = profile(tmp_path, LLAMA_8B, *rest, "data.max_length=32768"), Known(counts=ROWS)
+    chosen = profile(tmp_path, LLAMA_8B, *rest, "data.max_length=32768")
+    known = Known(counts=ROWS, machine=MachineRoom(1, 4 * GiB))  # nothing finds room in host memory either
     (only,) = changes_for(StandIn(), chosen, find_card("t4"), known)
     assert levers.MAX_LENGTH in only.values
     assert only.reasons[-1] == "400 of 1,000 rows are longer: 75% of all tokens are lost"

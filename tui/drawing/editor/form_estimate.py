@@ -18,8 +18,9 @@ from ..wording import clock
 VERDICT_STYLES = {"fits": "good", "likely": "good", "tight": "warn", "no": "bad", "unknown": "muted"}
 VERDICT_WORDS = {"fits": "fits", "likely": "likely fits", "tight": "tight", "no": "does not fit", "unknown": "unknown"}
 PART_STYLES = {
-    "weights": "loss", "quantisation": "loss", "adapters": "violet", "gradients": "eval", "optimizer": "eval",
-    "activations": "good", "logits": "good", "workspace": "pink", "fragmentation": "muted", "context": "muted",
+    "weights": "loss", "gathered": "loss", "quantisation": "loss", "adapters": "violet", "gradients": "eval",
+    "optimizer": "eval", "activations": "good", "logits": "good", "workspace": "pink", "fragmentation": "muted",
+    "context": "muted",
 }  # fmt: skip
 NARROW_BAR, WIDE_BAR = 10, 24
 LABEL = 13

@@ -78,7 +78,7 @@ class EstimatePanel(Component):
     def _known(self, profile: Profile | None) -> Known:
         """What is known beside the profile: the probes of this machine, and a closer look at just this profile."""
         is_measured = self._measured is not None and self._measured[0] == (profile, self.card)
-        return self._measured[1] if self._measured is not None and is_measured else Known(probes=self.cards.probes)
+        return self._measured[1] if self._measured is not None and is_measured else self.cards.known_on(self.card)
 
     # -- the card and its tier
 
@@ -181,7 +181,7 @@ class EstimatePanel(Component):
         self.redraw()
 
     async def _measure(self, helper: Helper, profile: Profile, card: Card) -> None:
-        known, problem = Known(probes=self.cards.probes), None
+        known, problem = self.cards.known_on(card), None
         try:
             known = await asyncio.to_thread(with_libraries, helper, profile, card, known)
             problem = known.simulation_problem

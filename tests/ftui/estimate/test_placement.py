@@ -1,0 +1,97 @@
+"""A 70 B base divided among cards or in host memory: bytes of each card against sums made by hand."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ftui.estimate import closed_form, timing
+from ftui.estimate.api import Known, estimate, setup_for, suggestions
+from ftui.estimate.placement.rank_share import BUCKET_BYTES
+from ftui.estimate.result import FIT, usable
+from ftui.estimate.setup import TrainingSetup
+from ftui.hardware.detect import MachineRoom
+from ftui.hardware.devices import GiB, find_card
+from ftui.profile.schema import Profile
+
+# Llama 3.1 70B: 80 layers of width 8192, keys and values 1024 wide, 28672 inside; 128256 entries, an untied head.
+LINEAR = 2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672
+NORMS = 2 * 8192 * 2  # of a layer, in 16 bits
+LAYERS, LAYER = 80, LINEAR // 2 + NORMS  # two numbers of 4 bits a byte
+HEAD = 128256 * 8192 * 2
+CONSTANTS = LAYERS * (LINEAR // 64 + 4 * (LINEAR // 64 // 256))  # a byte a block of 64, a float32 for 256 of these
+ADAPTERS = 207_093_760  # of rank 16 on all linear layers: 16 x (inputs + outputs), summed
+
+
+def profile(card_count: int, **hardware: Any) -> Profile:
+    train = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 8, "activation_checkpointing": True}
+    return Profile.model_validate({
+        "run": {"stage": "sft"}, "model": {"name_or_path": "meta-llama/Llama-3.3-70B-Instruct"},
+        "adapter": {"method": "qlora", "r": 16}, "data": {"train": "rows", "max_length": 2048}, "train": train,
+        "hardware": {"num_processes": card_count, **hardware},
+    })  # fmt: skip
+
+
+def setup(card_count: int, card: str, **hardware: Any) -> TrainingSetup:
+    found = setup_for(profile(card_count, **hardware), find_card(card))
+    assert isinstance(found, TrainingSetup)
+    return found
+
+
+DIVIDED = {
+    # cards of a kind: weights of one (its part of layers, embeddings and head; the last norm), what is gathered as the
+    # head computes (itself, and the layer that was gathered last), verdict. With the weights are counted autocast's
+    # copies of the adapter in 16 bits, and the flat tensor that gradients are summed in.
+    "2 x 24 GB": (2, "rtx4090", (LAYERS * LAYER + 2 * HEAD) // 2 + 8192 * 2, HEAD + LAYER, "no"),
+    "4 x 24 GB": (4, "rtx4090", (LAYERS * LAYER + 2 * HEAD) // 4 + 8192 * 2, HEAD + LAYER, "tight"),
+    "8 x 80 GB": (8, "a100-80", (LAYERS * LAYER + 2 * HEAD) // 8 + 8192 * 2, HEAD + LAYER, "fits"),
+}
+
+
+@pytest.mark.parametrize("case", DIVIDED)
+def test_each_card_has_its_part_and_what_is_gathered(case: str) -> None:
+    number, card, weights, gathered, verdict = DIVIDED[case]
+    told = closed_form.memory(setup(number, card, shard="all"))
+    assert told.breakdown["weights"] == weights + 2 * ADAPTERS + BUCKET_BYTES
+    assert told.breakdown["gathered"] == gathered
+    assert told.breakdown["quantisation"] == pytest.approx(CONSTANTS, rel=0.01)  # whole on each card, as the adapter is
+    assert told.breakdown["adapters"] == 4 * ADAPTERS and told.breakdown["optimizer"] == 2 * 4 * ADAPTERS
+    assert estimate(profile(number, shard="all"), find_card(card)).verdict == verdict
+
+
+def test_one_card_has_two_layers_of_a_base_in_host_memory() -> None:
+    one = setup(1, "rtx4090", offload=("base",))
+    told = closed_form.memory(one)
+    assert told.breakdown["weights"] == 2 * HEAD + 8192 * 2 + 2 * ADAPTERS // LAYERS  # the copy of a layer's adapter
+    assert told.breakdown["gathered"] == 2 * LAYER
+    assert told.process < usable(one.card) / 1.5
+    on_host = closed_form.host_memory(one)
+    assert LAYERS * LAYER < on_host < 1.4 * LAYERS * LAYER + 3 * GiB  # pinned memory comes in powers of two
+    slow, fast = (timing.step_seconds(replace(one, card=replace(one.card, pcie=rate)), 8.0) for rate in (8, 16))
+    assert slow is not None and fast is not None
+    moved = 2 * one.accumulation * LAYERS * LAYER  # to compute forward, and again for the way back
+    assert slow - fast == pytest.approx(moved / timing.LINK_SHARE / 1e9 * (1 / 8 - 1 / 16), rel=0.01)
+
+
+def test_what_finds_no_room_in_host_memory_is_refused_and_not_proposed() -> None:
+    card = find_card("rtx4090")
+    for memory, fits in ((64, True), (32, False)):
+        known = Known(machine=MachineRoom(1, memory * GiB))
+        result = estimate(profile(1, offload=("base",)), card, known)
+        assert (result.verdict in FIT) is fits and ("host memory" in result.impossible) is not fits
+        found = setup_for(profile(1), card, known)
+        assert isinstance(found, TrainingSetup)
+        proposed = [change.values.get(("hardware", "offload")) for change in suggestions(found, known)]
+        assert (["base"] in proposed) is fits
+
+
+def test_the_other_cards_of_a_machine_are_proposed() -> None:
+    card, known = find_card("a100-80"), Known(machine=MachineRoom(4, 256 * GiB))
+    found = setup_for(profile(1), replace(card, memory=40 * GiB), known)
+    assert isinstance(found, TrainingSetup)
+    first = suggestions(found, known)[0]
+    assert first.values[("hardware", "shard")] == "all" and first.values[("hardware", "num_processes")] == 4
+    rows = (
+        first.values[("train", "per_device_train_batch_size")] * first.values[("train", "gradient_accumulation_steps")]
+    )
+    assert 4 * rows == 8 and first.slower is not None and first.slower < 0
