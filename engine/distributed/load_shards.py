@@ -179,7 +179,7 @@ class ShardReader:
     """
 
     def __init__(self, model: PreTrainedModel, folder: Path, mesh: DeviceMesh | None, device: torch.device) -> None:
-        self._mesh, self._device = mesh, device
+        self._mesh, self._device, self._dtype = mesh, device, model.dtype
         files = sorted(folder.glob("*.safetensors"))
         file_of = {name: file for file in files for name in _names_in(file)}
         of_weight = {part.name: (name, part) for name, part in parts_of_model(model, file_of).items()}
@@ -201,18 +201,18 @@ class ShardReader:
         return id(weight) in self._places
 
     def read(self, weight: Tensor) -> Tensor:
-        """All of a weight, on the device, in its type."""
+        """All of a weight, on the device, in the type of the model."""
         file, name, _ = self._places[id(weight)]
         with safe_open(file, "pt") as tensors:
             whole: Tensor = tensors.get_tensor(name)
-        return whole.to(self._device, weight.dtype)
+        return whole.to(self._device, self._dtype, copy=True)  # not the mapped file
 
     def sharded(self, weight: Tensor) -> nn.Parameter:
         """A weight of which this rank has read its own rows."""
         file, name, _ = self._places[id(weight)]
         with safe_open(file, "pt") as tensors:
             rows: Tensor = tensors.get_slice(name)[self._own_rows(len(weight))]
-        return self.wrap(rows.to(self._device, weight.dtype), weight)
+        return self.wrap(rows.to(self._device, self._dtype, copy=True), weight)
 
     def quantised(self, weight: Any) -> tuple[Tensor, torch.Size]:
         """This rank's rows of a weight in 4 bits, and the shape of all of it. Its layer gets the constants."""

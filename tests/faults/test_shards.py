@@ -1,20 +1,24 @@
 """A base that two ranks share: the run is that of two ranks that each have all of it, whatever happens to it."""
 
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from ftui.runs.events import EvaluationDone, MicroBatchChanged, RunFailed, RunStarted, Sampled
+from ftui.launch.open_run import resume
+from ftui.profile.layers import resolve
+from ftui.runs.events import Answered, EvaluationDone, MicroBatchChanged, RunFailed, RunStarted, RunStopped, Sampled
 from ftui.runs.run_folder import Run
 from ftui.supervisor.engine_process import LOST_RANK
 from tests.faults.test_ranks import GENERATE, TWO, apart, opened, reference_of, start_two
-from tests.support.bench import bench_at, compare_answers, records, resumed_from
-from tests.support.driving import last, steps
+from tests.support.bench import Workbench, bench_at, compare_answers, records, resumed_from
+from tests.support.driving import last, started, status, steps, wait_for_end, wait_until
 from tests.support.sameness import same_runs
 from tests.support.tiny import column
-from tests.support.zygote import Zygote, tail_of
+from tests.support.zygote import Hooks, Zygote, tail_of
 
 ALL = (*TWO, "hardware.shard=all")
 TWENTY = ("train.max_steps=20", "train.num_train_epochs=none", "eval.eval_steps=10")
@@ -104,3 +108,52 @@ def test_whichever_rank_dies_a_sharded_run_goes_on_exactly(bench_source: Path, m
     assert last(cut, RunStarted).reproducibility == "EXACT"
     same_runs(cut, whole)
     assert measured(cut)[-3:] == measured(whole)[-3:]
+
+
+def test_a_run_moves_between_shards_and_whole_bases(bench_source: Path, memory: Path, zygote: Zygote) -> None:
+    """Sharded by 2, killed, whole on 1, killed, sharded by 2 again: the steps are those that nothing interrupted."""
+    bench = bench_at(bench_source, memory / "bench")
+    keys = (*TWO, "adapter.lora_dropout=0.0", "eval.sample_prompts=[]", "train.max_steps=14", *TWENTY[1:])
+    whole, moved = opened(bench, "whole", *keys), opened(bench, "moved", *keys, "hardware.shard=all")
+    assert [engine.wait() for engine in start_two(zygote, bench, whole)] == [0, 0], tail_of(whole)
+    for attempt, (size, shard, place) in enumerate([(2, "all", 6), (1, "none", 6), (2, "all", 0)], start=1):
+        values = [f"hardware.num_processes={size}", f"hardware.shard={shard}"]
+        resume(moved, resolve(moved.profile, overrides=values).profile)
+        hooks: Hooks | None = {"kill": ["optimizer", place]} if place else None
+        engines = start_two(zygote, bench, moved, attempt, hooks=hooks, victim=0, size=size)
+        assert [engine.wait() for engine in engines] == ([-9] + [LOST_RANK] * (size - 1) if place else [0, 0])
+    one, two = ({step.step: step for step in steps(run)} for run in (whole, moved))
+    assert {step.attempt for step in two.values()} == {1, 2, 3}
+    np.testing.assert_allclose(
+        [two[number].loss for number in sorted(one)], [one[number].loss for number in sorted(one)], rtol=1e-5
+    )
+    starts = [r for r in records(moved) if isinstance(r, RunStarted)]
+    assert [start.reproducibility for start in starts] == [None, "SAME STATE", "SAME STATE"]
+    assert "shard: all -> none" in starts[1].reproducibility_reasons
+
+
+def test_a_sharded_run_is_steered_as_any_other(workbench: Workbench) -> None:
+    """What rank 0 does between steps takes all ranks: evaluations, samples, answers with the adapter and without."""
+    options = [part for key in (*ALL, "eval.sample_prompts=[]") for part in ("--set", key)]
+    run = started(workbench, "team", *options)
+    for words in (["pause"], ["evaluate"], ["sample", "What is row 5?"], ["checkpoint"]):
+        said = workbench.ftui(words[0], "team", *words[1:])
+        assert said.returncode == 0, said.stderr
+    paused = len(steps(run))
+    (workbench.folder / "prompts.txt").write_text("What is row 3?")
+    asked = workbench.ftui(
+        "ask", "team", "--prompts", "prompts.txt", "--max-new-tokens", "6", "--against", "base", "--through", "engine"
+    )
+    assert asked.returncode == 0, asked.stderr
+    assert len(steps(run)) == paused and last(run, Answered).num_tokens > 1 and last(run, Sampled).requested
+    assert workbench.ftui("continue", "team").returncode == 0
+    wait_until(lambda: len(steps(run)) > paused + 2)
+    assert workbench.ftui("park", "team").returncode == 0
+    wait_for_end(workbench, run)
+    assert last(run, RunStopped).exit_code == 11
+    assert workbench.ftui("resume", "team", "--detach").returncode == 0
+    wait_until(lambda: steps(run)[-1].attempt == 2)
+    assert last(run, RunStarted).reproducibility == "EXACT"
+    os.kill(status(workbench, "team")["engine"]["pid"], signal.SIGTERM)
+    wait_for_end(workbench, run)
+    assert last(run, RunStopped).exit_code == 20 and last(run, RunStopped).checkpoint
