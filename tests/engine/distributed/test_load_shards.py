@@ -102,7 +102,7 @@ class Counter(TorchDispatchMode):
     """Bytes of the storages that are alive, and the most there were at once; what is on `meta` takes none."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.peak = 0
         self._alive: set[int] = set()
 
