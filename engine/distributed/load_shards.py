@@ -142,7 +142,7 @@ def _shard(model: Any, reader: "ShardReader", mesh: DeviceMesh, ranks: ProcessGr
                 module._parameters[name] = nn.Parameter(reader.read(weight), requires_grad=False)
     decoder = model.base_model
     fully_shard(decoder, mesh=mesh, reshard_after_forward=True, ignored_params=set(decoder.parameters()))
-    return ShardedBase(decoder, ends, head, ranks)
+    return ShardedBase(decoder, ends, head, ranks, torch.device(mesh.device_type))
 
 
 def _shard_layer(layer: nn.Module, reader: "ShardReader", mesh: DeviceMesh) -> None:

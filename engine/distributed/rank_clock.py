@@ -3,9 +3,11 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+import torch.distributed as dist
+from torch import Tensor
 
 
 class RankTime(NamedTuple):
@@ -55,3 +57,22 @@ class RankClock:
         """The time of a step that took this long after its rows had come; the device has done all of it."""
         exchanged = self._seconds + sum(begin.elapsed_time(end) for begin, end in self._marks) / 1000
         return RankTime(max(0.0, seconds - exchanged), data, exchanged, places)
+
+
+class CountedGather:
+    """How FSDP gathers a layer, as an exchange of the clock. For CPUs: there a gathering ends where it is called.
+
+    On a GPU it goes on beside the computation, so that its time says nothing of how long the passes waited for it.
+    """
+
+    def __init__(self, clock: RankClock) -> None:
+        self._clock = clock
+
+    def allocate(self, size: tuple[int, ...], *, dtype: torch.dtype, device: torch.device) -> Tensor:
+        """Room for what is gathered."""
+        return torch.empty(*size, dtype=dtype, device=device)
+
+    def __call__(self, output_tensor: Tensor, input_tensor: Tensor, group: Any, async_op: bool = False) -> Any:
+        """FSDP's names; returns the work under way where `async_op`."""
+        with self._clock.exchange():
+            return dist.all_gather_into_tensor(output_tensor, input_tensor, group=group, async_op=async_op)

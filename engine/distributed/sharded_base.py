@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from ftui.supervisor.engine_process import RankLostError
 
 from ..system.memory import first_line, is_out_of_memory
 from .process_group import Action, ProcessGroup, RankCommand
+from .rank_clock import CountedGather, RankClock
 
 if TYPE_CHECKING:
     from ..models.model_parts import ModelParts
@@ -32,6 +34,7 @@ class ShardedBase:
 
     Attributes:
         is_alone: rank 0 computes alone, and orders each of its passes on the others.
+        clock: has the time in which parts are gathered, as far as it can be told from that of the passes.
 
     Args:
         decoder: the stack of layers with its embeddings; its forward is part of every pass.
@@ -39,12 +42,24 @@ class ShardedBase:
         head: the one of `ends` that gives the logits.
     """
 
-    def __init__(self, decoder: nn.Module, ends: list[nn.Module], head: nn.Module | None, ranks: ProcessGroup) -> None:
+    def __init__(
+        self,
+        decoder: nn.Module,
+        ends: list[nn.Module],
+        head: nn.Module | None,
+        ranks: ProcessGroup,
+        device: torch.device,
+    ) -> None:
         self.decoder, self.head = decoder, head
         self._ranks = ranks
         self.is_alone = False
+        self.clock = RankClock(device, is_needed=ranks.size > 1)
+        if device.type == "cpu":
+            for layer in decoder.modules():
+                if isinstance(layer, FSDPModule) and hasattr(layer, "set_custom_all_gather"):  # since torch 2.8
+                    layer.set_custom_all_gather(cast(Any, CountedGather(self.clock)))
         for end in ends:
-            end.register_forward_pre_hook(_gather_weight)
+            end.register_forward_pre_hook(self._gather_weight)
             end.register_forward_hook(_drop_weight, always_call=True)
         decoder.register_forward_pre_hook(self._call_others)
 
@@ -55,6 +70,13 @@ class ShardedBase:
     def _call_others(self, module: nn.Module, arguments: Any) -> None:
         if self.is_alone:
             self._ranks.order(RankCommand(Action.FORWARD))
+
+    def _gather_weight(self, module: nn.Module, arguments: Any) -> None:
+        own: Any = module._parameters["weight"]
+        if isinstance(own, DTensor):
+            module.__dict__["sharded_weight"] = own
+            with self.clock.exchange():
+                module._parameters["weight"] = nn.Parameter(whole(own), requires_grad=False)
 
 
 @contextmanager
@@ -108,13 +130,6 @@ def _pass_nothing(parts: "ModelParts", base: ShardedBase, *, backward: bool) -> 
 def whole(weight: Tensor) -> Tensor:
     """All of a weight: where each rank has its own rows, they are gathered, which all ranks must do at once."""
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
-
-
-def _gather_weight(module: nn.Module, arguments: Any) -> None:
-    own: Any = module._parameters["weight"]
-    if isinstance(own, DTensor):
-        module.__dict__["sharded_weight"] = own
-        module._parameters["weight"] = nn.Parameter(whole(own), requires_grad=False)
 
 
 def _drop_weight(module: nn.Module, arguments: Any, output: Any) -> None:

@@ -72,7 +72,8 @@ class ForwardBackward:
 
     def __post_init__(self) -> None:
         self._weights = [w for group in self.parts.optimizer.param_groups for w in group["params"]]
-        self._clock = RankClock(self.parts.device, is_needed=self.ranks.size > 1)
+        base = self.parts.base
+        self._clock = RankClock(self.parts.device, is_needed=self.ranks.size > 1) if base is None else base.clock
 
     def run(self, step: int, size: int, scale: float, boundary: RngState) -> StepGradients | MemoryShortage:
         """The gradients of a step in micro-batches of `size` rows; the loss is multiplied by `scale` before its

@@ -1,11 +1,13 @@
 """Which part of a step is an exchange."""
 
 import time
+from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 
-from ftui.engine.distributed.rank_clock import RankClock, RankTime
+from ftui.engine.distributed.rank_clock import CountedGather, RankClock, RankTime
 
 CPU = torch.device("cpu")
 
@@ -50,3 +52,23 @@ def test_one_rank_exchanges_nothing() -> None:
     with clock.exchange():
         pass
     assert clock.read(2.0, 0.0, 64) == RankTime(2.0, 0.0, 0.0, 64)
+
+
+def test_gathering_a_layer_inside_a_pass_is_an_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, gathered = [100.0], []
+
+    def gather(output: torch.Tensor, own: torch.Tensor, group: Any, async_op: bool) -> str:
+        now[0] += 0.5
+        gathered.append((output, own, group, async_op))
+        return "work"
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(dist, "all_gather_into_tensor", gather)
+    clock = RankClock(CPU, is_needed=True)
+    counted = CountedGather(clock)
+    room = counted.allocate((8,), dtype=torch.uint8, device=CPU)
+    assert room.shape == (8,) and room.dtype == torch.uint8
+    now[0] += 1
+    assert counted(room, room[:4], "group", async_op=True) == "work"
+    assert len(gathered) == 1 and gathered[0][2:] == ("group", True)
+    assert clock.read(1.5, 0.0, 8) == RankTime(1.0, 0.0, 0.5, 8)
