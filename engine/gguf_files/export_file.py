@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import torch
+from gguf.quants import quantize
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, GenerationConfig
 
@@ -35,6 +36,7 @@ from ..services.progress import Progress
 from ..system.environment import versions
 from ..system.memory import spare_host_bytes
 from .gguf_certificate import certify, measure_reference, why_not_measured
+from .k_quants import MIXTURES, k_quantizer
 from .modelfile import find_family, modelfile
 from .sample_texts import comparison_texts
 from .vocabulary import Vocabulary
@@ -44,7 +46,7 @@ from .write_model import ModelPlan, model_pieces, plan_model
 CERTIFICATE, MODELFILE = "certificate.json", "Modelfile"
 NUM_REFERENCE = 12  # texts whose likeliest tokens are compared
 REFERENCE_TOKENS = 256  # of each
-MERGED_TYPES: dict[Kind, DType] = {"f16": "fp16", "bf16": "bf16", "q8_0": "fp16"}
+MERGED_TYPES: dict[Kind, DType] = {"bf16": "bf16"}  # otherwise fp16
 
 Report = Callable[[str], None]
 
@@ -129,7 +131,7 @@ class GgufExport:
         """The adapter merged into its base, as `ftui merge` does it, for as long as the file is written."""
         request, target = self._request, work / "merged"
         assert self._profile is not None and request.run is not None, "only a run has an adapter"
-        dtype = MERGED_TYPES[request.kind]
+        dtype = MERGED_TYPES.get(request.kind, "fp16")
         name = f"{Path(request.run).name}@{request.title}"
         wider = shlex.join(["ftui", "export", name, "--gguf", "f16"]) if dtype == "bf16" else ""
         choice = MergeChoice(request.run, request.weights, request.title, str(target), dtype, wider=wider)
@@ -148,8 +150,9 @@ class GgufExport:
         with exporting(self._target, self._new_manifest(model), replaces=self._request.replaces) as staged:
             file = staged.path / self._request.file_name
             plan = adapter or model
-            pieces = adapter_pieces(adapter) if adapter is not None else model_pieces(model, self._request.name)
-            staged.write(file.name, self._counted(pieces, plan.num_bytes))
+            with k_quantizer() if self._request.kind in MIXTURES else nullcontext(quantize) as stored:
+                pieces = adapter_pieces(adapter) if adapter else model_pieces(model, self._request.name, stored)
+                staged.write(file.name, self._counted(pieces, plan.num_bytes))
             certificate, reason = self._certify(folder, file, model, tokenizer, samples, staged)
             template = "" if adapter is not None else self._write_modelfile(staged, folder, model.vocabulary, tokenizer)
             num_bytes = file.stat().st_size
@@ -232,7 +235,7 @@ class GgufExport:
 
     def _new_manifest(self, model: ModelPlan) -> Manifest:
         """Whose weights they are, where that is known."""
-        dtypes = {model.kind.name: len(model.tensors)}
+        dtypes = {model.kind.upper(): len(model.tensors)}
         if not (self._weights / MANIFEST).is_file():
             return Manifest(
                 run_id="", attempt=0, token="", step=0, versions=versions(), fingerprints={}, dtypes=dtypes,

@@ -19,7 +19,7 @@ import torch
 
 from ftui.errors import ModelError
 from ftui.hardware.cpu import cpu_flags
-from ftui.helper.gguf_facts import GgufCertificate
+from ftui.helper.gguf_facts import LEAST_SAME_FIRST, MOST_KL, GgufCertificate
 from ftui.supervisor.engine_process import clean_environment
 from ftui.system.files import open_private, replace_file
 from ftui.system.scratch import scratch
@@ -35,7 +35,7 @@ INSTRUCTIONS = {"avx2", "fma", "f16c", "bmi2"}
 NUM_LIKELIEST = 20
 NUM_ASKED = 60  # for one of the 20 to be among them though both differ
 POSITIONS = 4  # of each text
-LIMITS = {"f16": 0.05, "bf16": 0.5, "q8_0": 2.5}
+LIMITS = {"f16": 0.05, "bf16": 0.5, "q8_0": 2.5, "q6_k": 3.0, "q5_k_m": 5.0, "q4_k_m": 5.0}
 """How much a log-probability of the 20 likeliest tokens may differ. What is rounded, differs: see docs/after.md."""
 LAST_LINES = 4
 TINY = 1e-9  # what a probability is taken for at least
@@ -103,6 +103,8 @@ def certify(
         num_places=len(pairs),
         largest_difference=max(largest_difference(ours, theirs) for ours, theirs in pairs),
         limit=LIMITS[kind],
+        most_kl=MOST_KL[kind],
+        least_same=LEAST_SAME_FIRST[kind],
         num_same_first=sum(_first(ours) == _first(theirs) for ours, theirs in pairs),
         mean_kl=fmean(divergence(ours, theirs) for ours, theirs in pairs),
         versions={name: importlib.metadata.version(name) for name in ("transformers", LIBRARY)},

@@ -18,9 +18,10 @@ from ftui.models.model_files import read_tensors_of
 
 from ..merging.stored_tensors import weight_files
 from .gguf_architectures import Architecture, Array, frequency_divisors
+from .k_quants import MIXTURES, SHORT_ROWS, Quantize, k_kind
 
 Kind = GGMLQuantizationType
-KINDS = {"f16": Kind.F16, "bf16": Kind.BF16, "q8_0": Kind.Q8_0}
+KINDS = {"f16": Kind.F16, "bf16": Kind.BF16, "q8_0": Kind.Q8_0, **MIXTURES}
 BLOCK = 32  # numbers of a row that share a scale in Q8_0
 PIECE = 16 << 20  # numbers that are converted at once
 FREQUENCIES = "rope_freqs.weight"
@@ -63,7 +64,8 @@ def plan_tensors(folder: Path, config: Any, architecture: Architecture, kind: Ki
         shape = expected[name]
         if architecture.transposes and name.endswith(TRANSPOSED):
             shape = shape[::-1]
-        planned.append(PlannedTensor(theirs, stored, file, shape, _kind_of(theirs, shape, kind)))
+        stored_in = _kind_of(theirs, shape, kind, config, is_tied=bool(tied))
+        planned.append(PlannedTensor(theirs, stored, file, shape, stored_in))
     if missing := sorted(set(expected) - seen):
         raise ModelError(f"{folder} lacks weights of its model: {', '.join(missing[:3])}.")
     if (divisors := frequency_divisors(config)) is not None:
@@ -74,9 +76,11 @@ def plan_tensors(folder: Path, config: Any, architecture: Architecture, kind: Ki
 TRANSPOSED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
 
 
-def _kind_of(name: str, shape: tuple[int, ...], kind: Kind) -> Kind:
+def _kind_of(name: str, shape: tuple[int, ...], kind: Kind, config: Any, *, is_tied: bool) -> Kind:
     if len(shape) == 1 or name.startswith("position_embd"):
         return Kind.F32
+    if kind in MIXTURES.values():
+        return k_kind(name, shape[-1], kind, config.num_hidden_layers, is_tied=is_tied)
     return Kind.F16 if kind == Kind.Q8_0 and shape[-1] % BLOCK else kind
 
 
@@ -99,7 +103,9 @@ def _files_of(folder: Path) -> dict[str, Path]:
     return found
 
 
-def read_pieces(tensor: PlannedTensor, config: Any, architecture: Architecture) -> Iterator[Array]:
+def read_pieces(
+    tensor: PlannedTensor, config: Any, architecture: Architecture, quantize: Quantize = quantize
+) -> Iterator[Array]:
     """The bytes of a tensor as llama.cpp reads them, some rows at a time where rows keep their places.
 
     Raises:
@@ -115,7 +121,8 @@ def read_pieces(tensor: PlannedTensor, config: Any, architecture: Architecture) 
         number = rows_at_once(tensor, architecture)
         for first in range(0, tensor.shape[0], number):
             piece = view[first : first + number] if number < tensor.shape[0] else opened.get_tensor(tensor.source)
-            yield stored_values(arrange(piece.to(torch.float32).numpy(), tensor.name, config, architecture), tensor)
+            values = arrange(piece.to(torch.float32).numpy(), tensor.name, config, architecture)
+            yield stored_values(values, tensor, quantize)
 
 
 def rows_at_once(tensor: PlannedTensor, architecture: Architecture) -> int:
@@ -148,7 +155,7 @@ def pair_neighbours(values: Array, num_heads: int) -> Array:
     return np.ascontiguousarray(values.reshape(num_heads, 2, -1, *shape[1:]).swapaxes(1, 2).reshape(shape))
 
 
-def stored_values(values: Array, tensor: PlannedTensor) -> Array:
+def stored_values(values: Array, tensor: PlannedTensor, quantize: Quantize = quantize) -> Array:
     """Float32 values in the type of the file.
 
     Raises:
@@ -164,4 +171,8 @@ def stored_values(values: Array, tensor: PlannedTensor) -> Array:
     return stored
 
 
-LARGEST = {Kind.F16: 65504.0, Kind.Q8_0: 65504.0 * 127}
+LARGEST = {
+    Kind.F16: 65504.0,
+    Kind.Q8_0: 65504.0 * 127,
+    **dict.fromkeys([*MIXTURES.values(), *SHORT_ROWS.values()], 65504.0),
+}

@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 from gguf import GGUFWriter, LlamaFileType
 from gguf.gguf_writer import WriterState
+from gguf.quants import quantize
 from transformers import AutoConfig
 
+from . import k_quants
 from .gguf_architectures import Architecture, Array, find_architecture, write_header
-from .tensors import KINDS, Kind, PlannedTensor, plan_tensors, read_pieces
+from .k_quants import Quantize
+from .tensors import KINDS, PlannedTensor, plan_tensors, read_pieces
 from .vocabulary import Vocabulary, read_vocabulary, write_vocabulary
 
 FILE_TYPES = {
-    Kind.F16: LlamaFileType.MOSTLY_F16, Kind.BF16: LlamaFileType.MOSTLY_BF16, Kind.Q8_0: LlamaFileType.MOSTLY_Q8_0,
+    "f16": LlamaFileType.MOSTLY_F16, "bf16": LlamaFileType.MOSTLY_BF16, "q8_0": LlamaFileType.MOSTLY_Q8_0,
+    **k_quants.FILE_TYPES,
 }  # fmt: skip
 HEAD_BYTES = 64  # of a token or a merge in the header, more than they take
 
@@ -29,7 +33,7 @@ class ModelPlan:
     architecture: Architecture
     vocabulary: Vocabulary
     tensors: list[PlannedTensor]
-    kind: Kind
+    kind: str
 
     @property
     def num_bytes(self) -> int:
@@ -39,7 +43,7 @@ class ModelPlan:
 
 
 def plan_model(folder: Path, kind: str) -> ModelPlan:
-    """What the file of the model in `folder` will hold; `kind` is f16, bf16 or q8_0.
+    """What the file of the model in `folder` will hold; `kind` is one of `KINDS`.
 
     Raises:
         ModelError: its architecture, its tokenizer or its weights cannot be written as GGUF.
@@ -47,10 +51,10 @@ def plan_model(folder: Path, kind: str) -> ModelPlan:
     config = AutoConfig.from_pretrained(folder, local_files_only=True)
     architecture = find_architecture(config)
     tensors = plan_tensors(folder, config, architecture, KINDS[kind])
-    return ModelPlan(config, architecture, read_vocabulary(folder, config), tensors, KINDS[kind])
+    return ModelPlan(config, architecture, read_vocabulary(folder, config), tensors, kind)
 
 
-def model_pieces(plan: ModelPlan, name: str) -> Iterator[memoryview]:
+def model_pieces(plan: ModelPlan, name: str, quantize: Quantize = quantize) -> Iterator[memoryview]:
     """The bytes of the file from its beginning, a part of a tensor at a time.
 
     Raises:
@@ -63,7 +67,9 @@ def model_pieces(plan: ModelPlan, name: str) -> Iterator[memoryview]:
     writer.add_quantization_version(2)
     write_header(writer, plan.config)
     write_vocabulary(writer, plan.vocabulary)
-    yield from file_pieces(writer, plan.tensors, lambda tensor: read_pieces(tensor, plan.config, plan.architecture))
+    yield from file_pieces(
+        writer, plan.tensors, lambda tensor: read_pieces(tensor, plan.config, plan.architecture, quantize)
+    )
 
 
 def file_pieces(

@@ -4,10 +4,10 @@ from typing import Literal
 
 import msgspec
 
-Kind = Literal["f16", "bf16", "q8_0"]
-LEAST_SAME_FIRST = 0.75
+Kind = Literal["f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m"]
+LEAST_SAME_FIRST = {"f16": 0.75, "bf16": 0.75, "q8_0": 0.75, "q6_k": 0.75, "q5_k_m": 0.6, "q4_k_m": 0.6}
 """Of all places; what is rounded to 8 bits changes few, rows in another order change most."""
-MOST_KL = 0.02
+MOST_KL = {"f16": 0.02, "bf16": 0.02, "q8_0": 0.02, "q6_k": 0.05, "q5_k_m": 0.1, "q4_k_m": 0.1}
 """Nats in the mean. Of SmolLM2-135M 8 bits take 0.004; with the rows of one matrix of the last layer in another order
 it is 0.06, and all else stays within its limit: the largest difference is 2.4, the first the same at 20 of 24 places.
 """
@@ -52,8 +52,8 @@ class GgufCertificate(msgspec.Struct, frozen=True):
         num_equal: of `num_texts` texts have the same tokens; `example` is one that has others.
         largest_difference: of a log-probability of the 20 likeliest tokens, at `num_places` places of `rows`.
         limit: how large it may be.
-        num_same_first: at how many places the likeliest token is the same.
-        mean_kl: in nats, from transformers to llama.cpp, of those 20 tokens and all others as one.
+        num_same_first: at how many places the likeliest token is the same; at least `least_same` (a share) of them.
+        mean_kl: in nats, from transformers to llama.cpp, of those 20 tokens and all others as one; `most_kl` at most.
     """
 
     num_texts: int
@@ -65,6 +65,8 @@ class GgufCertificate(msgspec.Struct, frozen=True):
     limit: float
     num_same_first: int
     mean_kl: float
+    most_kl: float = MOST_KL["f16"]
+    least_same: float = LEAST_SAME_FIRST["f16"]
     versions: dict[str, str] = {}
 
     @property
@@ -75,10 +77,10 @@ class GgufCertificate(msgspec.Struct, frozen=True):
             return f"llama.cpp makes other tokens of {different} of {self.num_texts} texts, say of {self.example!r}"
         if not self.largest_difference <= self.limit:
             return f"a log-probability differs by {self.largest_difference:.3f}; at most {self.limit:g} is allowed"
-        if self.num_same_first < LEAST_SAME_FIRST * self.num_places:
+        if self.num_same_first < self.least_same * self.num_places:
             return f"the likeliest token is the same at {self.num_same_first} of {self.num_places} places only"
-        if not self.mean_kl <= MOST_KL:
-            return f"the mean KL is {self.mean_kl:.2g} nats; at most {MOST_KL:g} is allowed"
+        if not self.mean_kl <= self.most_kl:
+            return f"the mean KL is {self.mean_kl:.2g} nats; at most {self.most_kl:g} is allowed"
         return None
 
 

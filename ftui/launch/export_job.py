@@ -10,6 +10,7 @@ from ftui.errors import UsageError
 from ftui.helper.chat_session import BASE, find_side
 from ftui.helper.client import Helper, OnDetail
 from ftui.helper.gguf_facts import ExportRequest, ExportResult, Kind
+from ftui.helper.quantize_tool import check_tool
 from ftui.launch.long_job import LongJob, Rows, disk_line
 from ftui.launch.merge_job import place_merge
 from ftui.launch.open_run import stored_profile
@@ -23,8 +24,9 @@ from ftui.runs.run_folder import Run
 from ftui.text import shown
 from ftui.units import size
 
-BYTES_OF: Mapping[str, float] = {"f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32}
-"""Bytes of a number."""
+BYTES_OF: Mapping[str, float] = {"f16": 2.0, "bf16": 2.0}
+"""Bytes of a number; otherwise at most those of q8_0, which K-quants have for some matrices."""
+MOST_BYTES = 34 / 32
 HEAD_BYTES = 16 << 20  # more than a vocabulary takes
 MERGE_BYTES = 2.0  # of a number of the merged model, which stands beside the file for a while
 
@@ -66,8 +68,10 @@ def export_job(
 def _find(
     source: Run | Path, checkpoint: str | None, kind: Kind, alone: bool, out: Path | None
 ) -> tuple[ExportRequest, Profile | None]:
-    if alone and kind == "q8_0":
-        raise UsageError("An adapter is not stored in q8_0.", hint="It is small: --gguf f16.")
+    if alone and kind not in BYTES_OF:
+        raise UsageError(f"An adapter is not stored in {kind}.", hint="It is small: --gguf f16.")
+    if "_k" in kind:
+        check_tool()
     if isinstance(source, Path):
         if alone or not (source / CONFIG).is_file():
             raise UsageError(
@@ -105,7 +109,7 @@ def _disk_line(request: ExportRequest) -> tuple[str, str]:
     else:
         started = (record for record in Tail(Run(Path(request.run)).journal).read() if isinstance(record, RunStarted))
         numbers = next((record.total_parameters for record in started), 0)
-    per_number = BYTES_OF[request.kind] + (MERGE_BYTES if request.is_adapter else 0.0)
+    per_number = BYTES_OF.get(request.kind, MOST_BYTES) + (MERGE_BYTES if request.is_adapter else 0.0)
     return disk_line(Path(request.target).parent, int(numbers * per_number) + HEAD_BYTES)
 
 

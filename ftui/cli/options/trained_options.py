@@ -104,7 +104,10 @@ def add_export(verbs: Verbs) -> None:
         "name", metavar="RUN[@CHECKPOINT]|MODEL_FOLDER", help="a run (otherwise its final/), or a folder with a model"
     )
     export.add_argument(
-        "--gguf", choices=("f16", "bf16", "q8_0"), required=True, help="how its matrices are stored; q8_0 takes half"
+        "--gguf",
+        choices=("f16", "bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m"),
+        required=True,
+        help="how its matrices are stored; q8_0 takes half, q4_k_m about a third (by a tool that is told of)",
     )
     export.add_argument(
         "--adapter", action="store_true", help="the adapter alone, for a GGUF file of its base; else it is merged first"

@@ -68,7 +68,7 @@ def test_a_file_that_answers_otherwise_is_not_published(
             tensors, "pair_neighbours", lambda values, heads: pair(values, heads) if next(numbers) else values
         )
         monkeypatch.setitem(gguf_certificate.LIMITS, "q8_0", 10.0)  # a real model's 2.5 is more of a tiny one
-        monkeypatch.setattr(gguf_facts, "LEAST_SAME_FIRST", 0.0)
+        monkeypatch.setitem(gguf_facts.LEAST_SAME_FIRST, "q8_0", 0.0)
         words, kind = "the mean KL is 0.1", "q8_0"
     else:
         monkeypatch.setattr("ftui.engine.gguf_files.vocabulary._added_ends", lambda tokenizer: (False, True))
