@@ -202,8 +202,13 @@ def settle_sharding(draft: ProfileDraft) -> None:
     method: Any = draft.given("adapter.method") or "lora"
     if draft.given(SHARD) == "state" and method != "full":
         draft.take_back(SHARD, SMALL)
-    if draft.given(SHARD) == "all" and draft.given(OFFLOAD):
-        draft.take_back(OFFLOAD, f'{SHARD} = "all" has divided it; offload beside it is not built', matters=True)
+    if draft.given(SHARD) == "all" and "base" in (draft.given(OFFLOAD) or []):
+        divided = f'{SHARD} = "all" divides the base; to offload it, too, is not built'
+        if draft.given(OFFLOAD) == ["base"]:
+            draft.take_back(OFFLOAD, divided, matters=True)
+        else:
+            draft.values[("hardware", "offload")] = ["state"]
+            draft.drop_part(f"{OFFLOAD}: base", "base", divided)
     if method == "full" and "base" in (draft.given(OFFLOAD) or []):
         draft.values[("hardware", "offload")] = ["state"]  # no weight is frozen: FSDP's offload is that of the state
     if "base" in (draft.given(OFFLOAD) or []) and not is_on(draft.given("train.activation_checkpointing")):

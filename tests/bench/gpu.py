@@ -9,6 +9,7 @@ minutes do not suffice for is listed as not run. `--model tiny` does the same on
     exact_*      six steps at once, and six with a SIGKILL after the third: every figure and weight the same?
     memory_*     peak reserved by torch in a step, beside what the simulation says of this card
     speed_*      real tokens/s, MFU and peak memory of ftui; trainer_* the same of transformers.Trainer
+    cards_*      the same with a rank on each card, where there are several (on a CPU: two ranks)
 
 MFU counts 6 operations a token and trained weight, and 4 for a frozen one (whose gradient is not made), attention left
 out, over the dense tflops that `ftui/hardware/devices.py` has for the card.
@@ -144,6 +145,24 @@ def speed(folder: Path, model: Path, parts: tuple[Sections, ...]) -> Line:
     return Line(outcome, rate, model_flops_share(model, rate, is_full=is_full), peak_bytes(steps))
 
 
+def on_all_cards(folder: Path, model: Path, parts: tuple[Sections, ...]) -> Line:
+    """`speed` with a rank on each card, and the share of the ranks' time that is communication; on a CPU two ranks."""
+    import torch
+
+    from ftui.runs.journal import Tail
+    from ftui.runs.run_folder import Run
+    from ftui.runs.state import communication_share
+
+    number = torch.cuda.device_count() if torch.cuda.is_available() else 2
+    if number < 2:
+        return Line("not run: there is one card")
+    line = speed(folder, model, (*parts, {"hardware": {"num_processes": number}}))
+    steps = [record for record in Tail(Run(folder / "run").metrics).read() if isinstance(record, Step)]
+    shares = [communication_share(step.ranks) for step in steps[WARM_UP:] if step.ranks is not None]
+    line.outcome += f", {number} ranks, {sum(shares) / len(shares):.0%} in communication"
+    return line
+
+
 def peak_bytes(steps: list[Step]) -> int:
     """Reserved by torch on the GPU; without one, resident in the largest process that this one has waited for."""
     import torch
@@ -249,6 +268,7 @@ def quantised_with_adapter(model: Path, dtype: Any, device: Any) -> Any:
     return get_peft_model(base, lora(RANK, ALPHA), autocast_adapter_dtype=False).to(dtype)
 
 
+SHARD: Sections = {"hardware": {"shard": "all"}}
 FORGET: Sections = {"train": {"activation_checkpointing": True}}
 OPTIMIZERS: dict[str, Sections] = {name: {"train": {"optim": name}} for name in ("adamw_8bit", "paged_adamw_8bit")}
 SETTINGS: dict[str, tuple[Sections, ...]] = {
@@ -257,6 +277,8 @@ SETTINGS: dict[str, tuple[Sections, ...]] = {
     "lora_unfused": (LORA, {"adapter": {"use_fused_lora": False}}),
     "full_8bit": (FULL, OPTIMIZERS["adamw_8bit"]), "full_paged": (FULL, OPTIMIZERS["paged_adamw_8bit"]),
     "lora_forgetting": (LORA, FORGET), "qlora_forgetting": (QLORA, FORGET),
+    "lora_offloaded": (LORA, FORGET, {"hardware": {"offload": "base"}}),
+    "full_offloaded": (FULL, {"hardware": {"offload": "state"}}),
 }  # fmt: skip
 LINES: dict[str, Callable[[Path, Path], Line]] = {
     **{f"exact_{name}": partial(exact, parts=SETTINGS[name]) for name in ("lora", "qlora", "full")},
@@ -272,6 +294,11 @@ LINES: dict[str, Callable[[Path, Path], Line]] = {
         f"speed_{name}": partial(speed, parts=SETTINGS[name])
         for name in ("lora_unfused", "lora_packed", "qlora", "full_8bit", "full_paged", "lora_fp16")
     },
+    **{
+        f"cards_{name}": partial(on_all_cards, parts=parts)
+        for name, parts in {"lora": (LORA,), "lora_shard": (LORA, SHARD), "qlora_shard": (QLORA, SHARD)}.items()
+    },
+    **{f"speed_{name}": partial(speed, parts=SETTINGS[name]) for name in ("lora_offloaded", "full_offloaded")},
     "sharded_nf4": sharded_nf4,
 }
 """In the order of what is most worth knowing: the minutes may not suffice for the last ones."""

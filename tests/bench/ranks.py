@@ -147,7 +147,8 @@ def train_theirs(name: str, folder: Path, sections: Sections) -> None:
         for layer in [*(model.get_base_model() if hasattr(model, "get_base_model") else model).model.layers, model]:
             fully_shard(layer)
     weights = [weight for weight in model.parameters() if weight.requires_grad]
-    optimizer: Any = torch.optim.AdamW(weights, lr=1e-4, weight_decay=0.0, fused=True)
+    rate = sections["train"]["learning_rate"]
+    optimizer: Any = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0, fused=True)
     if accelerator is not None:
         model, optimizer = accelerator.prepare(model, optimizer)
     else:
