@@ -12,7 +12,7 @@ from ftui.profile.serialize import fingerprint
 
 from .checkpoints.reproducibility import Provenance, environment
 from .data.load_rows import LoadedData
-from .distributed.load_shards import check_can_shard, load_shards
+from .distributed.load_shards import check_adapter, check_can_shard, load_shards
 from .distributed.process_group import ProcessGroup, hide_ranks
 from .models.adapter_files import adapter_fingerprint
 from .models.attention import attention_for, settle_groups
@@ -55,9 +55,18 @@ def build_model(profile: Profile, data: TrainingData, hardware: Hardware, ranks:
         assert data.folder is not None, "a model that is not new has a folder"
         quantised = quantized_loading(profile.adapter, hardware)
         options: Any = {"hardware": hardware, "scores": profile.gives_scores}
-        if ranks is not None and profile.hardware.shard == "all":
+        if ranks is not None and profile.hardware.shard != "none":
             packing = quantised.get("quantization")
-            model = load_shards(data.folder, section, dtype, ranks, quantization=packing, **options)
+            model = load_shards(
+                data.folder,
+                section,
+                dtype,
+                ranks,
+                quantization=packing,
+                trained=not profile.adapter.is_lora,
+                keeps_layers=profile.hardware.shard == "state",
+                **options,
+            )
         elif quantised and "base" in profile.hardware.offload:
             model = load_packed(data.folder, section, dtype, quantised["quantization"], **options)
         else:
@@ -84,8 +93,10 @@ def prepare_model(model: Any, profile: Profile, hardware: Hardware, start: Start
         disable_dropout(trained)
     check_new_tokens(trained, start.new_token_ids)
     prepare_trained(trained, profile.train)
-    if profile.hardware.shard == "all" and profile.adapter.is_lora:
-        check_can_shard(model, trained)
+    if profile.hardware.shard != "none":
+        check_can_shard(model)
+        if profile.adapter.is_lora:
+            check_adapter(model, trained)
     if profile.train.activation_offload:
         offload_activations(trained)
     return trained

@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -25,10 +25,21 @@ from ftui.runs.run_folder import Run
 from ftui.system.checked_write import Pieces
 from ftui.system.files import PRIVATE_FOLDER, make_private_folder
 
-from ..distributed.process_group import ProcessGroup
+from ..distributed.gather_shards import gatherer
+from ..distributed.load_shards import fill_shards, read_moments
+from ..distributed.process_group import Action, ProcessGroup, RankCommand
 from ..distributed.rank_state import decode_random_state, gather_rank_states
 from ..models.model_parts import ModelParts
-from ..models.weights import all_finite, dtypes, is_adapted, read_tensors, read_weights, safetensors_file, write_weights
+from ..models.weights import (
+    TensorFile,
+    all_finite,
+    dtypes,
+    is_adapted,
+    read_tensors,
+    read_weights,
+    safetensors_file,
+    write_weights,
+)
 from ..optim.optimizer_state import load, state_bytes, state_of
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
@@ -220,11 +231,13 @@ class CheckpointManager:
             fingerprints=self.provenance.fingerprints,
             environment=self.provenance.environment,
             dtypes=dtypes(self.parts.model),
-            finite=all_finite(self.parts.model),
+            finite=check_finite(self.parts, self.ranks),
             created=time.time(),
         )
         with DiskErrors(target):
             files = checkpoint_folders.contents(target.parent, write)
+        if (gather := gatherer(self.parts, self.ranks)) is not None:
+            files = {n: replace(f, gather=gather) if isinstance(f, TensorFile) else f for n, f in files.items()}
         return PendingSave(target, manifest, files, sorted(tags), expected_bytes, start)
 
 
@@ -264,10 +277,10 @@ def restore(parts: ModelParts, state: TrainState, checkpoint: Checkpoint, rank: 
     Raises:
         RuntimeError, ValueError, KeyError: it is of other weights.
     """
-    read_weights(parts.model, checkpoint.path)
+    read_own_weights(parts, checkpoint.path)
     folder = checkpoint.path / "resume"
     plain = json.loads((folder / "optimizer.json").read_bytes())
-    load(parts.optimizer, read_tensors(folder / "optimizer.safetensors"), plain)
+    load(parts.optimizer, read_moments(parts.optimizer, folder / "optimizer.safetensors"), plain)
     if (rng := _read_random_state(folder, rank)) is None:
         seed_everything(rank_seed(seed, rank, checkpoint.step))
     else:
@@ -275,6 +288,22 @@ def restore(parts: ModelParts, state: TrainState, checkpoint: Checkpoint, rank: 
     saved = msgspec.json.decode((folder / "state.json").read_bytes(), type=TrainState)
     for name in TrainState.__struct_fields__:
         setattr(state, name, getattr(saved, name))
+
+
+def read_own_weights(parts: ModelParts, folder: Path) -> None:
+    """Put the weights in `folder` into the model; of those that are divided among the ranks this rank reads its own."""
+    if parts.base is not None and parts.base.is_trained:
+        fill_shards(parts.model, folder)
+    else:
+        read_weights(parts.model, folder)
+
+
+def check_finite(parts: ModelParts, ranks: ProcessGroup) -> bool:
+    """On rank 0, between two steps: whether no trained weight is NaN or infinite, on whichever rank it is."""
+    if parts.base is None or not parts.base.is_trained:
+        return all_finite(parts.model)
+    ranks.order(RankCommand(Action.CHECK_FINITE))
+    return not ranks.any(not all_finite(parts.model))
 
 
 def _read_random_state(folder: Path, rank: int) -> RngState | None:

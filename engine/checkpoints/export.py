@@ -7,8 +7,9 @@ from ftui.runs import checkpoint_folders
 from ftui.runs.run_folder import Run
 from ftui.system.checked_write import Pieces
 
+from ..distributed.process_group import Action, RankCommand
 from ..models.model_parts import ModelParts
-from ..models.weights import is_adapted, read_weights, write_weights
+from ..models.weights import is_adapted, write_weights
 from ..planning.curriculum_plan import RunPlan
 from ..runtime.event_writer import EventWriter
 from ..system.environment import versions
@@ -17,7 +18,7 @@ from ..training.evaluate import non_finite
 from ..training.generate import TextGenerator
 from ..training.prepare import TrainingData
 from ..training.triggers import epoch_at
-from .checkpoint import CheckpointManager
+from .checkpoint import CheckpointManager, read_own_weights
 from .model_card import CARD, CardFacts, evaluation_at, read_journal, write_card
 
 
@@ -36,7 +37,7 @@ def export(
     Raises:
         NonFiniteError: the weights would be the last ones, and their newest evaluation is NaN or infinite.
     """
-    step, loss = _choose_weights(run, profile, parts, state, events)
+    step, loss = _choose_weights(run, profile, parts, state, events, checkpoints)
     generator.answer(profile.eval.sample_prompts)
     events.set_phase("saving", "final")
     card = write_card(_facts(run, profile, parts, state, data, step, loss, checkpoints.provenance.fingerprints))
@@ -50,7 +51,12 @@ def export(
 
 
 def _choose_weights(
-    run: Run, profile: Profile, parts: ModelParts, state: TrainState, events: EventWriter
+    run: Run,
+    profile: Profile,
+    parts: ModelParts,
+    state: TrainState,
+    events: EventWriter,
+    checkpoints: CheckpointManager,
 ) -> tuple[int, float | None]:
     """Load the best checkpoint's weights where the profile says so; returns their step and evaluation loss."""
     best = state.best_step if profile.eval.load_best_model_at_end else None
@@ -58,7 +64,8 @@ def _choose_weights(
         folder = run.checkpoints / f"checkpoint-{best}"
         problem = checkpoint_folders.fault(folder)
         if problem is None:
-            read_weights(parts.model, folder)
+            checkpoints.ranks.order(RankCommand(Action.READ, best))
+            read_own_weights(parts, folder)
             return best, state.best_loss
         events.warn(f"checkpoint-{best}, the best, is damaged ({problem}): final/ has the last weights")
     if not state.last_is_finite:

@@ -46,7 +46,10 @@ class PendingSave:
     _result: Future[None] | None = None
 
     def write_beside(self, thread: ThreadPoolExecutor, copies: "HostCopies") -> bool:
-        """Let the thread write a copy of the files; nothing is done where host memory has no room for one."""
+        """Let the thread write a copy of the files; nothing is done where host memory has no room for one, and where
+        ranks have parts: a copy would be all of them."""
+        if any(isinstance(file, TensorFile) and file.gather is not None for file in self.files.values()):
+            return False
         ready = copies.take(self)
         if ready is not None:
             self._result = thread.submit(self._write_when, ready)

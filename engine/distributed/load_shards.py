@@ -27,9 +27,10 @@ from ..models.files.blame import blame
 from ..models.load_model import auto_class, check_kind, check_score_head, has_score_head, read_config, settle_head
 from ..models.performance import decoder_layers
 from ..models.transformers_internals import parts_of_model
+from ..models.weights import read_tensors
 from ..system.device import Hardware
 from .process_group import ProcessGroup
-from .sharded_base import ShardedBase
+from .sharded_base import ShardedBase, own_part
 
 WHOLE = 'Set hardware.shard and hardware.offload to "none".'
 
@@ -43,8 +44,11 @@ def load_shards(
     hardware: Hardware,
     quantization: BitsAndBytesConfig | None = None,
     scores: bool = False,
+    trained: bool = False,
+    keeps_layers: bool = False,
 ) -> PreTrainedModel:
-    """The model in `folder` as `load_model` gives it, frozen, of which this rank has its own rows of each tensor.
+    """The model in `folder` as `load_model` gives it, frozen unless it is `trained`, of which this rank has its own
+    rows of each tensor. `keeps_layers`: what is gathered for a forward pass stays until the backward pass.
 
     What the ranks do together for it is its attribute `sharded_base`.
 
@@ -56,11 +60,11 @@ def load_shards(
     model = empty_model(config, dtype, attention_for(section.attn_implementation, config, hardware), folder, scores)
     if quantization is not None:
         store_in_4bit(model, quantization, hardware)
-    model.requires_grad_(False)
+    model.requires_grad_(trained)
     mesh = init_device_mesh(hardware.device.type, (ranks.size,))
     with blame(folder, "loaded"):
         reader = ShardReader(model, folder, mesh, hardware.device)
-        sharded_base = _shard(model, reader, mesh, ranks, has_head=not scores)
+        sharded_base = _shard(model, reader, mesh, ranks, has_head=not scores, keeps_layers=keeps_layers)
     if scores:
         make_score_head(model, folder, hardware)
     setattr(model, "sharded_base", sharded_base)  # noqa: B010
@@ -101,17 +105,25 @@ def store_in_4bit(model: PreTrainedModel, quantization: BitsAndBytesConfig, hard
     quantizer.postprocess_model(model)
 
 
-def check_can_shard(model: Any, adapted: Any) -> None:
-    """Refuse a base whose tensors cannot be divided by rows as they are read, and an adapter that reads or trains them.
+def check_can_shard(model: Any) -> None:
+    """Refuse a model whose tensors cannot be divided by rows as they are read.
 
     Raises:
-        ModelError: decoder layers are not marked or have experts; or the adapter is more than matrices beside layers.
+        ModelError: decoder layers are not marked or have experts.
     """
     layers = decoder_layers(model)
     if not layers or model._keep_in_fp32_modules or model._keep_in_fp32_modules_strict:
         raise ModelError(f"A {type(model).__name__} cannot be sharded yet.", hint=WHOLE)
     if any(weight.dim() > 2 for layer in layers for weight in layer.parameters()):
         raise ModelError("The experts of a mixture cannot be sharded yet.", hint=WHOLE)
+
+
+def check_adapter(model: Any, adapted: Any) -> None:
+    """Refuse an adapter that reads or trains what is divided.
+
+    Raises:
+        ModelError: it is more than matrices beside layers.
+    """
     ends = [model.get_input_embeddings(), model.get_output_embeddings()]
     if any(isinstance(end, LoraLayer) for end in ends):
         raise ModelError(
@@ -125,9 +137,11 @@ def check_can_shard(model: Any, adapted: Any) -> None:
         raise ModelError("Beside a sharded base DoRA and other variants of LoRA do not work yet.", hint=WHOLE)
 
 
-def _shard(model: Any, reader: "ShardReader", mesh: DeviceMesh, ranks: ProcessGroup, *, has_head: bool) -> ShardedBase:
+def _shard(
+    model: Any, reader: "ShardReader", mesh: DeviceMesh, ranks: ProcessGroup, *, has_head: bool, keeps_layers: bool
+) -> ShardedBase:
     for layer in decoder_layers(model):
-        _shard_layer(layer, reader, mesh)
+        _shard_layer(layer, reader, mesh, keeps_layers=keeps_layers)
     embeddings: Any = model.get_input_embeddings()
     head: Any = model.get_output_embeddings() if has_head else None
     is_tied = head is not None and head.weight is embeddings.weight
@@ -136,16 +150,21 @@ def _shard(model: Any, reader: "ShardReader", mesh: DeviceMesh, ranks: ProcessGr
         end.weight = reader.sharded(end.weight)
     if is_tied:
         head.weight = embeddings.weight
+    small: dict[int, nn.Module] = {}
     for module in model.modules():  # what is small
         for name, weight in module._parameters.items():
             if weight is not None and weight.is_meta and not isinstance(weight, DTensor) and reader.has(weight):
-                module._parameters[name] = nn.Parameter(reader.read(weight), requires_grad=False)
+                if weight.requires_grad:  # the optimizer's moments of it are divided, too
+                    module._parameters[name] = reader.sharded(weight)
+                    small[id(module)] = module
+                else:
+                    module._parameters[name] = nn.Parameter(reader.read(weight), requires_grad=False)
     decoder = model.base_model
     fully_shard(decoder, mesh=mesh, reshard_after_forward=True, ignored_params=set(decoder.parameters()))
-    return ShardedBase(decoder, ends, head, ranks, torch.device(mesh.device_type))
+    return ShardedBase(decoder, [*ends, *small.values()], head, ranks, torch.device(mesh.device_type))
 
 
-def _shard_layer(layer: nn.Module, reader: "ShardReader", mesh: DeviceMesh) -> None:
+def _shard_layer(layer: nn.Module, reader: "ShardReader", mesh: DeviceMesh, *, keeps_layers: bool) -> None:
     """Divide a layer on `meta`, then read this rank's part of it."""
     places = [
         (module, name, weight) for module in layer.modules() for name, weight in module._parameters.items()
@@ -159,7 +178,9 @@ def _shard_layer(layer: nn.Module, reader: "ShardReader", mesh: DeviceMesh) -> N
             module._parameters[name] = nn.Parameter(
                 torch.empty(size, dtype=rows.dtype, device="meta"), requires_grad=False
             )
-    fully_shard(layer, mesh=mesh, reshard_after_forward=True)
+    sharded_layer = fully_shard(layer, mesh=mesh, reshard_after_forward=not keeps_layers)
+    sharded_layer.set_gradient_divide_factor(1.0)
+    sharded_layer.set_force_sum_reduction_for_comms(True)
     for module, name, weight in places:
         if id(weight) not in packed:
             module._parameters[name] = reader.sharded(weight)
@@ -207,12 +228,16 @@ class ShardReader:
             whole: Tensor = tensors.get_tensor(name)
         return whole.to(self._device, self._dtype, copy=True)  # not the mapped file
 
-    def sharded(self, weight: Tensor) -> nn.Parameter:
-        """A weight of which this rank has read its own rows."""
+    def rows(self, weight: Tensor) -> Tensor:
+        """This rank's rows of a weight, on the device, in its type."""
         file, name, _ = self._places[id(weight)]
         with safe_open(file, "pt") as tensors:
             rows: Tensor = tensors.get_slice(name)[self._own_rows(len(weight))]
-        return self.wrap(rows.to(self._device, self._dtype, copy=True), weight)
+        return rows.to(self._device, self._dtype, copy=True)
+
+    def sharded(self, weight: Tensor) -> nn.Parameter:
+        """A weight of which this rank has read its own rows."""
+        return self.wrap(self.rows(weight), weight)
 
     def quantised(self, weight: Any) -> tuple[Tensor, torch.Size]:
         """This rank's rows of a weight in 4 bits, and the shape of all of it. Its layer gets the constants."""
@@ -228,14 +253,49 @@ class ShardReader:
         assert self._mesh is not None, "rows are of what is divided"
         shape, stride = like.shape, like.stride()
         dtensor = DTensor.from_local(rows, self._mesh, [Shard(0)], run_check=False, shape=shape, stride=stride)
-        return nn.Parameter(dtensor, requires_grad=False)
+        return nn.Parameter(dtensor, requires_grad=like.requires_grad)
 
     def _own_rows(self, number: int) -> slice:
-        """As torch cuts a tensor of so many rows among the ranks: the last ones may have fewer, or none."""
         assert self._mesh is not None, "rows are of what is divided"
-        size = -(-number // self._mesh.size())
-        start = min(number, self._mesh.get_local_rank() * size)
-        return slice(start, min(number, start + size))
+        return own_rows(self._mesh, number)
+
+
+def fill_shards(model: Any, folder: Path) -> None:
+    """Put the weights in `folder` into a model of which this rank has its own rows.
+
+    Raises:
+        ModelError: the folder lacks one.
+    """
+    divided = next(weight for weight in model.parameters() if isinstance(weight, DTensor))
+    reader = ShardReader(model, folder, divided.device_mesh, own_part(divided).device)
+    for weight in model.parameters():
+        own_part(weight.detach()).copy_(reader.rows(weight) if isinstance(weight, DTensor) else reader.read(weight))
+
+
+def read_moments(optimizer: torch.optim.Optimizer, path: Path) -> dict[str, Tensor]:
+    """An optimizer's tensors ("index.name") from a checkpoint: of a weight that is divided, this rank's rows."""
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    if not any(isinstance(weight, DTensor) for weight in weights):
+        return read_tensors(path)
+    moments: dict[str, Tensor] = {}
+    with safe_open(path, "pt") as tensors:
+        for key in tensors.keys():  # noqa: SIM118
+            weight, stored = weights[int(key.partition(".")[0])], tensors.get_slice(key)
+            if not isinstance(weight, DTensor) or list(stored.get_shape()) != list(weight.shape):
+                moments[key] = tensors.get_tensor(key)
+                continue
+            rows = stored[own_rows(weight.device_mesh, len(weight))].to(own_part(weight).device)
+            moments[key] = DTensor.from_local(
+                rows, weight.device_mesh, weight.placements, run_check=False, shape=weight.shape, stride=weight.stride()
+            )
+    return moments
+
+
+def own_rows(mesh: DeviceMesh, number: int) -> slice:
+    """As torch cuts a tensor of so many rows among the ranks: the last ones may have fewer, or none."""
+    size = -(-number // mesh.size())
+    start = min(number, mesh.get_local_rank() * size)
+    return slice(start, min(number, start + size))
 
 
 def _names_in(file: Path) -> list[str]:

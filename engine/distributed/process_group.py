@@ -43,6 +43,9 @@ class Action(IntEnum):
     DROP = 3  # drop the gradients
     SEND_STATE = 4  # send the state of the random generators and a digest of the weights
     END = 5
+    READ = 7  # read the weights of the checkpoint of step `number`
+    GATHER = 8  # take part in gathering the `number`-th tensor that is divided among the ranks
+    CHECK_FINITE = 9  # say whether this rank's weights are finite
     FORWARD = 6  # take part in a forward pass that rank 0 makes alone, where the base is sharded
 
 
@@ -104,7 +107,7 @@ class ProcessGroup:
 
         Returns why memory ran out, here or on another rank, before anything was summed; "" where it did not.
         """
-        if self.size == 1:
+        if self.size == 1 or not weights:
             return ""
         has = self._largest(torch.tensor([int(weight.grad is not None) for weight in weights])).tolist()
         problem = ""
@@ -125,6 +128,12 @@ class ProcessGroup:
                 for grad, summed in zip(bucket, flat.split(sizes), strict=True):
                     grad.copy_(summed.view_as(grad))
         return ""
+
+    def add(self, value: Tensor) -> None:
+        """Sum a tensor over all ranks, in place."""
+        if self.size > 1:
+            with _lost_rank_errors():
+                dist.all_reduce(value)
 
     def leave_word(self, text: str) -> None:
         """Say why this rank ends, while rank 0 waits for it."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load
+from torch.distributed.tensor import DTensor
 
 from ftui.errors import FtuiError
 
@@ -52,7 +53,10 @@ def _metadata(data: bytes) -> dict[str, Any]:
 
 
 def weights_digest(model: Any) -> str:
-    """SHA-256 over the sums of each trained tensor's bits: the same for bit-identical weights, without moving them."""
-    weights = [weight.detach().contiguous() for weight in trainable(model).values()]
-    sums = torch.stack([weight.view(BITS[weight.element_size()]).sum(dtype=torch.int64) for weight in weights])
-    return hashlib.sha256(sums.cpu().numpy().tobytes()).hexdigest()
+    """SHA-256 over the sums of each trained tensor's bits: the same for bit-identical weights, without moving them.
+
+    Of weights that are divided each rank has other ones, and nothing to compare.
+    """
+    weights = [weight.detach().contiguous() for weight in trainable(model).values() if not isinstance(weight, DTensor)]
+    sums = [weight.view(BITS[weight.element_size()]).sum(dtype=torch.int64) for weight in weights]
+    return hashlib.sha256(torch.stack(sums).cpu().numpy().tobytes() if sums else b"").hexdigest()

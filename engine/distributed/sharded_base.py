@@ -17,11 +17,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Partial
 
 from ftui.supervisor.engine_process import RankLostError
 
 from ..system.memory import first_line, is_out_of_memory
+from ..system.rng import RngState
 from .process_group import Action, ProcessGroup, RankCommand
 from .rank_clock import CountedGather, RankClock
 
@@ -52,6 +53,7 @@ class ShardedBase:
     ) -> None:
         self.decoder, self.head = decoder, head
         self._ranks = ranks
+        self.is_trained = any(weight.requires_grad for weight in decoder.parameters())
         self.is_alone = False
         self.clock = RankClock(device, is_needed=ranks.size > 1)
         if device.type == "cpu":
@@ -59,9 +61,10 @@ class ShardedBase:
                 if isinstance(layer, FSDPModule) and hasattr(layer, "set_custom_all_gather"):  # since torch 2.8
                     layer.set_custom_all_gather(cast(Any, CountedGather(self.clock)))
         for end in ends:
-            end.register_forward_pre_hook(self._gather_weight)
-            end.register_forward_hook(_drop_weight, always_call=True)
+            end.register_forward_pre_hook(self._gather_weights)
+            end.register_forward_hook(_drop_weights, always_call=True)
         decoder.register_forward_pre_hook(self._call_others)
+        decoder.register_forward_hook(_let_go, always_call=True)
 
     def lead(self) -> None:
         """From now on rank 0 computes alone, and the others wait for its orders."""
@@ -71,12 +74,12 @@ class ShardedBase:
         if self.is_alone:
             self._ranks.order(RankCommand(Action.FORWARD))
 
-    def _gather_weight(self, module: nn.Module, arguments: Any) -> None:
-        own: Any = module._parameters["weight"]
-        if isinstance(own, DTensor):
-            module.__dict__["sharded_weight"] = own
-            with self.clock.exchange():
-                module._parameters["weight"] = nn.Parameter(whole(own), requires_grad=False)
+    def _gather_weights(self, module: nn.Module, arguments: Any) -> None:
+        own: Any = {name: weight for name, weight in module._parameters.items() if isinstance(weight, DTensor)}
+        module.__dict__["sharded_weights"] = own
+        with self.clock.exchange():
+            for name, weight in own.items():
+                module._parameters[name] = cast(nn.Parameter, whole(weight))
 
 
 @contextmanager
@@ -107,11 +110,13 @@ def fill_up(parts: "ModelParts", number: int, *, backward: bool) -> None:
 
 
 def _pass_nothing(parts: "ModelParts", base: ShardedBase, *, backward: bool) -> None:
-    """In evaluation mode: dropout moves no random generator."""
+    """Random generators stay where they are. What is trained is in its usual mode, so that layers are gathered in the
+    same order as where activations are computed again."""
     hardware, was_training = parts.hardware, base.decoder.training
+    random = RngState.capture(hardware.device)
     low = hardware.precision != "fp32"
     ids = torch.zeros(1, 1, dtype=torch.int64, device=hardware.device)
-    base.decoder.eval()
+    base.decoder.train(was_training and base.is_trained)
     try:
         with (
             together(parts),
@@ -119,22 +124,42 @@ def _pass_nothing(parts: "ModelParts", base: ShardedBase, *, backward: bool) -> 
             torch.autocast(hardware.device.type, dtype=hardware.compute_dtype if low else None, enabled=low),
         ):
             hidden = base.decoder(input_ids=ids, use_cache=False)[0]
+            result = hidden.sum()
             if base.head is not None:
-                whole(cast(Tensor, base.head.weight))
+                head = whole(cast(Tensor, base.head.weight))
+                result = result + head.sum() if head.requires_grad else result
         if backward:
-            hidden.backward(torch.zeros_like(hidden))
+            (result * 0).backward()
     finally:
         base.decoder.train(was_training)
+        random.restore(hardware.device)
 
 
 def whole(weight: Tensor) -> Tensor:
-    """All of a weight: where each rank has its own rows, they are gathered, which all ranks must do at once."""
-    return weight.full_tensor() if isinstance(weight, DTensor) else weight
+    """All of a weight: where each rank has its own rows, they are gathered, which all ranks must do at once.
+
+    Of a trained one the gradient is summed over the ranks as it is divided again.
+    """
+    if not isinstance(weight, DTensor):
+        return weight
+    return weight.full_tensor(grad_placements=[Partial()] if weight.requires_grad else None)
 
 
-def _drop_weight(module: nn.Module, arguments: Any, output: Any) -> None:
-    if (own := module.__dict__.pop("sharded_weight", None)) is not None:
-        module._parameters["weight"] = own
+def own_part(tensor: Tensor) -> Tensor:
+    """What this rank has of a tensor, without a copy."""
+    return cast(DTensor, tensor.detach()).to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _let_go(decoder: nn.Module, arguments: Any, output: Any) -> None:
+    """Divide again what a forward pass has gathered and no backward pass will."""
+    if not torch.is_grad_enabled():
+        for module in decoder.modules():
+            if isinstance(module, FSDPModule) and module is not decoder:
+                module.reshard()
+
+
+def _drop_weights(module: nn.Module, arguments: Any, output: Any) -> None:
+    module._parameters.update(module.__dict__.pop("sharded_weights", {}))
 
 
 @contextmanager

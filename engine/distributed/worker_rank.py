@@ -3,14 +3,16 @@
 from ftui.runs.checkpoint_folders import Checkpoint
 from ftui.runs.run_folder import Run
 
-from ..checkpoints.checkpoint import restore
+from ..checkpoints.checkpoint import read_own_weights, restore
 from ..models.model_parts import ModelParts
+from ..models.weights import all_finite
 from ..optim.optimizer import allocate_state
 from ..system.memory import UpdateMemoryError
 from ..system.rng import RngState
 from ..system.train_state import TrainState
 from ..training.forward_backward import ForwardBackward, MemoryShortage
 from ..training.step import update_weights
+from .gather_shards import gather_one
 from .process_group import Action, ProcessGroup, RankCommand
 from .rank_state import encode_rank_state
 from .sharded_base import fill_up
@@ -44,6 +46,13 @@ def run_worker(run: Run, ranks: ProcessGroup, parts: ModelParts, passes: Forward
                 parts.optimizer.zero_grad(set_to_none=True)
             case RankCommand(action=Action.DROP):
                 parts.optimizer.zero_grad(set_to_none=True)
+            case RankCommand(action=Action.READ, number=step):
+                if parts.base is not None and parts.base.is_trained:  # else the best weights are rank 0's to export
+                    read_own_weights(parts, run.checkpoints / f"checkpoint-{step}")
+            case RankCommand(action=Action.GATHER):
+                gather_one(parts, command.number)
+            case RankCommand(action=Action.CHECK_FINITE):
+                ranks.any(not all_finite(parts.model))
             case RankCommand(action=Action.SEND_STATE):
                 ranks.gather(encode_rank_state(parts))
     return 0

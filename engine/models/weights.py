@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,13 @@ import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load, load_file
+from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ftui.errors import ModelError
 from ftui.system.checked_write import Pieces
 
+from ..distributed.sharded_base import own_part
 from .adapter_files import ADAPTER
 from .transformers_internals import redirect_weight_files
 
@@ -47,16 +49,19 @@ def write_weights(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) 
 class TensorFile:
     """A safetensors file as the pieces it is made of; called, it gives them from the beginning.
 
-    `head` is all before the data, `tensors` are the data in the file's order.
+    `head` is all before the data, `tensors` are the data in the file's order. `gather` makes a whole tensor of one that
+    is divided among ranks.
     """
 
     head: bytes
     tensors: list[torch.Tensor]
+    gather: Callable[[torch.Tensor], torch.Tensor] | None = None
 
     def __call__(self) -> Iterator[bytes | memoryview]:
         yield self.head
         for tensor in self.tensors:
-            data = tensor.detach().cpu().contiguous().reshape(-1)
+            whole = tensor if self.gather is None else self.gather(tensor)
+            data = whole.detach().cpu().contiguous().reshape(-1)
             yield data.view(torch.uint8).numpy().data
 
     @property
@@ -117,15 +122,30 @@ def write_model(model: PreTrainedModel, folder: Path) -> dict[str, Pieces]:
     """
     files: dict[str, Pieces] = {}
 
+    state_dict, divided = _stand_ins(model)
+
     def take(tensors: dict[str, torch.Tensor], path: str, metadata: dict[str, str] | None = None) -> None:
-        files[Path(path).name] = safetensors_file(dict(tensors), metadata)
+        own = {name: divided.get(id(tensor), tensor) for name, tensor in tensors.items()}
+        if strangers := [name for name, tensor in own.items() if tensor.is_meta]:
+            raise ModelError(f"transformers stores {strangers[0]} as something else than it is in the model.")
+        files[Path(path).name] = safetensors_file(own, metadata)
 
     with redirect_weight_files(take):
-        model.save_pretrained(folder, max_shard_size="5GB")
+        model.save_pretrained(folder, max_shard_size="5GB", state_dict=state_dict)
     if len({weight.dtype for weight in model.parameters()}) > 1:
         config = folder / "config.json"
         config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": "float32"}, indent=2) + "\n")
     return files
+
+
+def _stand_ins(model: PreTrainedModel) -> tuple[dict[str, torch.Tensor] | None, dict[int, torch.Tensor]]:
+    """For a model whose weights are divided among ranks: a state_dict of tensors without memory that have the shapes of
+    the whole ones, and which weight each (by its id) stands for. transformers looks at sizes and memory."""
+    weights: dict[str, torch.Tensor] = model.state_dict()
+    if not any(isinstance(weight, DTensor) for weight in weights.values()):
+        return None, {}
+    stand_ins = {name: torch.empty(weight.shape, dtype=weight.dtype, device="meta") for name, weight in weights.items()}
+    return stand_ins, {id(stand_in): weights[name] for name, stand_in in stand_ins.items()}
 
 
 def adapter_tensors(adapted: Any) -> dict[str, torch.Tensor]:
@@ -181,8 +201,10 @@ def trainable(model: PreTrainedModel) -> dict[str, torch.Tensor]:
 
 
 def all_finite(model: PreTrainedModel) -> bool:
-    """Whether no trained weight is NaN or infinite. It waits for the device once, not for each weight."""
-    ends = [end for weight in trainable(model).values() if weight.numel() for end in torch.aminmax(weight.detach())]
+    """Whether no trained weight, or part of one that this rank has, is NaN or infinite. It waits for the device once,
+    not for each weight."""
+    parts = [own_part(weight.detach()) for weight in trainable(model).values()]
+    ends = [end for own in parts if own.numel() for end in torch.aminmax(own)]
     return not ends or bool(torch.isfinite(torch.stack([end.float() for end in ends])).all())
 
 

@@ -10,12 +10,14 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 from torch.nn import Module, Parameter
 from torch.profiler import record_function
 
+from ..distributed.gather_shards import total_norm
 from ..distributed.process_group import ELSEWHERE, ProcessGroup
 from ..distributed.rank_clock import RankClock, RankTime
-from ..distributed.sharded_base import fill_up, together
+from ..distributed.sharded_base import fill_up, own_part, together
 from ..models.model_parts import ModelParts
 from ..objectives import Loss
 from ..objectives.loss import Batch
@@ -72,6 +74,7 @@ class ForwardBackward:
 
     def __post_init__(self) -> None:
         self._weights = [w for group in self.parts.optimizer.param_groups for w in group["params"]]
+        self._whole = [weight for weight in self._weights if not isinstance(weight, DTensor)]
         base = self.parts.base
         self._clock = RankClock(self.parts.device, is_needed=self.ranks.size > 1) if base is None else base.clock
 
@@ -97,10 +100,10 @@ class ForwardBackward:
         with self._clock.exchange():
             if self._is_short(problem):
                 return self._out_of_memory(problem or ELSEWHERE, boundary, in_pass=True)
-            if problem := self.ranks.add_gradients(self._weights):
+            if problem := self.ranks.add_gradients(self._whole):
                 return self._out_of_memory(problem, boundary)
         assert passed is not None, "where memory ran out there is a problem"
-        norm = clip_gradients(self._weights, scale, self.max_grad_norm)
+        norm = clip_gradients(self._weights, scale, self.max_grad_norm, self.ranks)
         *own, length = read_sums(*passed, {"grad_norm": norm})  # the step's one wait for the device
         start += self.control.away_seconds - away_before  # what stood still was no part of the step
         time_here = self._clock.read(time.perf_counter() - start, data_seconds, batches.num_places)
@@ -193,15 +196,25 @@ def backpropagate(module: Module, batch: Batch, amounts: dict[str, int], scale: 
     return Loss({name: value.detach() for name, value in loss.sums.items()}, loss.metrics)
 
 
-def clip_gradients(weights: Sequence[Parameter], scale: float, max_norm: float | None) -> Tensor:
+def clip_gradients(
+    weights: Sequence[Parameter], scale: float, max_norm: float | None, ranks: ProcessGroup | None = None
+) -> Tensor:
     """Divide the gradients by `scale` and clip their length to `max_norm` (`None`: not at all).
+
+    Where ranks have parts of the weights it is the length of all of them.
 
     Returns the length before, a scalar on the device: nothing here waits for it.
     """
     with record_function(UPDATE):
         grads = [weight.grad for weight in weights if weight.grad is not None]
+        own = [own_part(grad) for grad in grads]
         if scale != 1:
-            torch._foreach_mul_(grads, 1 / scale)
+            torch._foreach_mul_(own, 1 / scale)
+        if ranks is not None and any(isinstance(grad, DTensor) for grad in grads):
+            norm = total_norm(grads, ranks)
+            if max_norm is not None:
+                torch._foreach_mul_(own, (max_norm / (norm + 1e-6)).clamp(max=1.0))
+            return norm
         norm = torch.nn.utils.get_total_norm(grads)
         if max_norm is not None:
             torch.nn.utils.clip_grads_with_norm_(weights, max_norm, norm)

@@ -204,9 +204,11 @@ def _sharding(values: KnownValues) -> Iterator[ProfileFault]:
     if values.is_known("hardware.device") and values("hardware.device") == "mps":
         yield contradiction(f"{here} hardware.device", 'device = "mps" is one device, for one process', whole)
     method = values("adapter.method")
-    if method not in ("lora", "qlora"):
-        why = f'shard = "{shard}" is built for method = "lora" and "qlora", not for "{method}"'
+    if method == "freeze":
+        why = f'shard = "{shard}" is built for method = "lora", "qlora" and "full", not for "{method}"'
         yield contradiction(f"{here} adapter.method", why, whole)
+    if method == "full":
+        yield from _sharded_training(values, shard, whole)
     elif shard == "state":
         why = 'shard = "state" is for full fine-tuning: the optimizer state of an adapter is small'
         yield contradiction(f"{here} adapter.method", why, 'Set shard = "all", which divides the frozen base.')
@@ -215,6 +217,24 @@ def _sharding(values: KnownValues) -> Iterator[ProfileFault]:
             yield contradiction(
                 f"{here} {key}", f"shard and {key.partition('.')[2]}: {why}", f"Leave {key} out. {whole}"
             )
+
+
+def _sharded_training(values: KnownValues, shard: object, whole: str) -> Iterator[ProfileFault]:
+    """What trained weights that are divided do not go with."""
+    here = "hardware.shard"
+    optim = values("train.optim")
+    if optim in FROM_BITSANDBYTES or optim == "adafactor":
+        why = f'shard = "{shard}" and optim = "{optim}": it is built for whole weights only'
+        yield contradiction(f"{here} train.optim", why, f'"adamw_torch_fused" goes with it. {whole}')
+    if values.is_known("hardware.offload") and "state" in values("hardware.offload"):
+        why = 'offload = "state" and shard: moments that are divided are not moved yet'
+        yield contradiction(f"{here} hardware.offload", why, f"Leave one of them out. {whole}")
+    if values.is_known("run.stage") and values("run.stage") == "rm":
+        why = f'shard = "{shard}" and stage = "rm": the new head of a reward model cannot be divided yet'
+        yield contradiction(f"{here} run.stage", why, whole)
+    if values.is_known("model.from_scratch") and values("model.from_scratch") is not None:
+        why = f'shard = "{shard}" reads each process\'s part from files, and a model from scratch has none'
+        yield contradiction(f"{here} model.from_scratch", why, whole)
 
 
 def _flash_attention(values: KnownValues) -> Iterator[ProfileFault]:

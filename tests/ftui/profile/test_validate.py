@@ -86,7 +86,15 @@ CONTRADICTIONS = (
     ),
     ("hardware.shard = 'all'", ("set num_processes to 2 or more",)),
     ("hardware.shard = 'state'\nhardware.num_processes = 2", ("is for full fine-tuning",)),
-    ("hardware.shard = 'all'\nhardware.num_processes = 2\nadapter.method = 'full'", ('is built for method = "lora"',)),
+    (
+        "hardware.shard = 'all'\nhardware.num_processes = 2\nadapter.method = 'freeze'\nadapter.trainable_layers = 1",
+        ('is built for method = "lora"',),
+    ),
+    (
+        "hardware.shard = 'state'\nhardware.num_processes = 2\nadapter.method = 'full'\ntrain.optim = 'adafactor'\n"
+        "hardware.offload = 'state'\ntrain.activation_offload = true",
+        ("is built for whole weights only", "moments that are divided", "shard and activation_offload"),
+    ),
     (
         "hardware.shard = 'all'\nhardware.num_processes = 2\nadapter.use_dora = true\nadapter.bias = 'all'",
         ("shard and use_dora", "shard and bias"),
