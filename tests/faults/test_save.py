@@ -30,6 +30,12 @@ def stride(request: pytest.FixtureRequest) -> int:
     return 1 if request.config.getoption("--trials", default=0) else 11
 
 
+@pytest.fixture
+def rarely(stride: int) -> int:
+    """For a save by the thread, which does the same operations."""
+    return 2 if stride > 1 else 1
+
+
 def trials(run: Run, bench: Workbench, shim: Path, mode: str, stride: int, *options: str) -> list[dict[str, Any]]:
     """What tests/support/save_trials.py found."""
     result = subprocess.run(
@@ -42,13 +48,13 @@ def trials(run: Run, bench: Workbench, shim: Path, mode: str, stride: int, *opti
 
 @pytest.mark.parametrize("thread", [(), ("beside",)], ids=["waited for", "beside steps"])
 def test_kill_at_every_write_of_a_save_and_its_rotation(
-    workbench: Workbench, shim: Path, account: Account, thread: tuple[str, ...]
+    workbench: Workbench, shim: Path, account: Account, rarely: int, thread: tuple[str, ...]
 ) -> None:
     run = opened(workbench, workbench.profile("trials"))
-    found = trials(run, workbench, shim, "kill", 1, *thread)
-    total = found[0]["total"]
-    assert total > 60, "the shim saw too few operations to have seen them all"
-    assert len(found) == 2 * total
+    found = trials(run, workbench, shim, "kill", rarely if thread else 1, *thread)
+    total = sum(not trial["half"] for trial in found)
+    assert total > (30 if thread else 60), "the shim saw too few operations to have seen them all"
+    assert len(found) > 1.1 * total, "and too few writes"
     assert all(trial["killed"] for trial in found)
     assert [trial for trial in found if trial["invalid"]] == []
     assert [trial for trial in found if trial["left"]] == []
@@ -61,7 +67,8 @@ def test_kill_at_every_write_of_a_save_and_its_rotation(
 def test_no_write_that_lies_is_certified(workbench: Workbench, shim: Path, stride: int, account: Account) -> None:
     """Half of it, zeros, or one other bit, once or for good, in any file: it is written again, or the save fails."""
     run = opened(workbench, workbench.profile("lying"))
-    found = [trial for trial in trials(run, workbench, shim, "lie", stride) if trial["struck"]]
+    found = trials(run, workbench, shim, "lie", stride)
+    assert all(trial["struck"] for trial in found) and len({trial["operation"] for trial in found}) > 10
     assert {trial["fault"].removesuffix(" for good") for trial in found} == {"short", "zeros", "flip"}
     assert {(trial["fault"].endswith("for good"), trial["end"]) for trial in found} <= {
         (False, "saved"), (True, "DiskError"), (True, "MiswrittenError"), (True, "saved"),
@@ -87,12 +94,12 @@ CAUSES = {
 
 @pytest.mark.parametrize("thread", [(), ("beside",)], ids=["waited for", "beside steps"])
 def test_every_write_of_a_save_and_its_rotation_fails(
-    workbench: Workbench, shim: Path, stride: int, account: Account, thread: tuple[str, ...]
+    workbench: Workbench, shim: Path, stride: int, rarely: int, account: Account, thread: tuple[str, ...]
 ) -> None:
     """Once or for good, half-written or not at all: nothing older is harmed, the cause is named, and after it all goes
     on in the same process."""
     run = opened(workbench, workbench.profile("failing"))
-    found = trials(run, workbench, shim, "fail", stride, *thread)
+    found = trials(run, workbench, shim, "fail", stride * rarely if thread else stride, *thread)
     assert {trial["fault"] for trial in found} == ENDS.keys()
     for trial in found:
         check(trial)

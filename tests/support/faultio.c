@@ -7,6 +7,8 @@
  *     sticky: every later operation fails, too. A full disk still lets delete, rename and cut off; EINTR only comes
  *     where POSIX allows it, EBUSY only where something is renamed or deleted.
  *   faultio_count(): operations so far. faultio_struck(): those of them that failed.
+ *   faultio_can_strike(n, how, error): whether that does something at operation n of those counted that no other
+ *     strike does: an error that such an operation may have, half of a write of several bytes.
  *
  * For whole programs, from outside, under the folder $FAULTIO_FOLDER:
  *   $FAULTIO_FULL        while the file of this name exists, the disk is full (ENOSPC) but for what this process deletes
@@ -36,6 +38,7 @@ enum verdict { PASS, REFUSE, HALF, LIE };
 
 static char folder[4096];
 static long strike_at, count, struck;
+static struct { char kind, is_long; } counted[4096]; /* the first operations */
 static int how, error_number, sticky;
 
 static const char *outer, *full_flag, *fill_at;
@@ -107,9 +110,22 @@ static int may_fail(enum kind kind) {
     }
 }
 
+int faultio_can_strike(long n, int manner, int error) {
+    if (n >= (long)(sizeof counted / sizeof *counted)) return 1;
+    if (manner == KILL) return 1;
+    if (manner != FAIL) return counted[n].kind == WRITE && counted[n].is_long;
+    error_number = error;
+    sticky = 0;
+    return may_fail(counted[n].kind);
+}
+
 /* Counts one operation; what is to become of it. A kill that comes before the operation does not return. */
 static enum verdict judge(enum kind kind, size_t size) {
     long now = __sync_add_and_fetch(&count, 1);
+    if (now < (long)(sizeof counted / sizeof *counted)) {
+        counted[now].kind = (char)kind;
+        counted[now].is_long = size > 1;
+    }
     if (!strike_at || now < strike_at) return PASS;
     if (now == strike_at && kind == WRITE && size > 1 && (how == HALF_KILL || how == HALF_FAIL)) return HALF;
     if (how >= LIE_SHORT) {

@@ -1,7 +1,8 @@
 """Forks a child for the I/O operations of one save and its rotation, to kill it there or let one of them fail.
 
 `save_trials.py RUN_DIR kill|fail|lie STRIDE [beside]`, with the shim of faultio.c in LD_PRELOAD. Imports torch once;
-prints one JSON object a trial (see `killed` and `failed`). Every STRIDE-th operation is tried.
+prints one JSON object a trial (see `killed` and `failed`). Tried is every STRIDE-th of the operations at which a strike
+does what no other one does.
 """
 
 import ctypes
@@ -89,16 +90,25 @@ def remember_weights() -> None:
     setattr(checkpoint, "write_weights", write)  # noqa: B010
 
 
+Strikable = dict[tuple[int, int], list[int]]
+"""The numbers of the operations at which a strike, (how, errno), does what no other one does."""
+
+
 class Shim:
     """faultio.c in this process."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None)
         self._library.faultio_arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_int, ctypes.c_int]
+        self._library.faultio_can_strike.argtypes = [ctypes.c_long, ctypes.c_int, ctypes.c_int]
         self._library.faultio_count.restype = self._library.faultio_struck.restype = ctypes.c_long
 
     def arm(self, folder: Path, operation: int, how: int = KILL, error: int = 0, *, for_good: bool = False) -> None:
         self._library.faultio_arm(os.fsencode(folder), operation, how, error, int(for_good))
+
+    def strikable(self, total: int, how: int, error: int) -> list[int]:
+        """Of `total` operations counted in this process, those at which such a strike is not the same as another."""
+        return [n for n in range(1, total + 1) if self._library.faultio_can_strike(n, how, error)]
 
     def disarm(self) -> tuple[int, int]:
         """Operations since it was armed, and those of them that failed."""
@@ -194,28 +204,29 @@ def one_save(trial: Trial, shim: Shim, operation: int, how: int) -> dict[str, An
     return {"total": shim.disarm()[0]}
 
 
-def killed(trial: Trial, shim: Shim, total: int, stride: int) -> Iterator[dict[str, Any]]:
+def killed(trial: Trial, shim: Shim, strikable: Strikable, stride: int) -> Iterator[dict[str, Any]]:
     """A kill at the operation, the state of the folder afterwards."""
     for how in (KILL, HALF_KILL):
-        for operation in range(1, total + 1, stride):
+        for operation in strikable[how, 0][::stride]:
             survived = child(lambda how=how, n=operation: one_save(trial, shim, n, how))  # type: ignore[misc]
-            line = {"half": how == HALF_KILL, "operation": operation, "killed": not survived, "total": total}
+            line = {"half": how == HALF_KILL, "operation": operation, "killed": not survived}
             yield line | state_of(trial.run)
 
 
-def lied(trial: Trial, shim: Shim, total: int, stride: int) -> Iterator[dict[str, Any]]:
+def lied(trial: Trial, shim: Shim, strikable: Strikable, stride: int) -> Iterator[dict[str, Any]]:
     """A write that says that all is well and has written something else, otherwise as `failed`."""
-    return failed(trial, shim, total, stride, LIES)
+    return failed(trial, shim, strikable, stride, LIES)
 
 
 def failed(
-    trial: Trial, shim: Shim, total: int, stride: int, faults: dict[str, tuple[int, int, bool]] = FAULTS
+    trial: Trial, shim: Shim, strikable: Strikable, stride: int, faults: dict[str, tuple[int, int, bool]] = FAULTS
 ) -> Iterator[dict[str, Any]]:
     """An error at the operation: how the save ended, what it waited for, the folder; then all that after the repair."""
     for number, (name, (how, error, for_good)) in enumerate(faults.items()):
-        for operation in range(1 + number % stride, total + 1, stride):  # in all each operation, one fault or another
+        operations = strikable[how, error]
+        for operation in operations[number % min(stride, len(operations)) :: stride]:  # each fault at others
             arm = {"operation": operation, "how": how, "error": error, "for_good": for_good}
-            yield {"fault": name, "operation": operation, "total": total} | child(
+            yield {"fault": name, "operation": operation} | child(
                 lambda arm=arm: failing_save(trial, shim, **arm)  # type: ignore[misc]
             )
 
@@ -321,18 +332,20 @@ def main() -> None:
     shutil.copytree(folder, before)
     fresh_copy(before, folder)
     armed = run.folder if mode == "fail" else folder
-    total = child(lambda: counted(trial, shim, armed))["total"]
+    strikable = {(how, error): at for how, error, at in child(lambda: counted(trial, shim, armed))["strikable"]}
     fresh_copy(before, folder)
-    for line in {"kill": killed, "fail": failed, "lie": lied}[mode](trial, shim, total, stride):
+    for line in {"kill": killed, "fail": failed, "lie": lied}[mode](trial, shim, strikable, stride):
         print(json.dumps(line), file=answers, flush=True)
         fresh_copy(before, folder)
 
 
 def counted(trial: Trial, shim: Shim, folder: Path) -> dict[str, Any]:
-    """How many operations a save and its rotation are."""
+    """The operations of a save and its rotation at which each strike does something."""
     shim.arm(folder, 0)
     save(trial, STEP)
-    return {"total": shim.disarm()[0]}
+    total, _ = shim.disarm()
+    strikes = {(KILL, 0), (HALF_KILL, 0), *((how, error) for how, error, _ in (*FAULTS.values(), *LIES.values()))}
+    return {"strikable": [(*strike, shim.strikable(total, *strike)) for strike in sorted(strikes)]}
 
 
 def fresh_copy(before: Path, folder: Path) -> None:
