@@ -11,13 +11,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from ftui.engine.models.weights import read_weights
 from ftui.runs.events import AnyRecord, CheckpointSaved, RunFinished, RunStopped, Sampled, Step
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 from ftui.runs.status import read_status
 from tests.support.bench import Workbench, bench_at, newest, records, resumed_from
 from tests.support.sameness import tensors
+from tests.support.save_trials import assemble_run
 
 # Never imports ftui: loads each folder with plain PEFT or transformers and prints its logits for one prompt.
 PLAIN = """
@@ -38,24 +41,6 @@ for folder in sys.argv[2:]:
 assert "ftui" not in sys.modules
 print(json.dumps(found))
 """
-# The same from the engine's own reading of a folder.
-OURS = """
-import json, sys
-from pathlib import Path
-from tests.support.save_trials import assemble_run
-from ftui.engine.models.weights import read_weights
-from ftui.runs.run_folder import Run
-import torch
-trial = assemble_run(Run(Path(sys.argv[1])))
-found = {}
-for folder in sys.argv[2:]:
-    read_weights(trial.parts.model, Path(folder))
-    trial.parts.model.eval()
-    ids = trial.tokenizer("What is row 7?", return_tensors="pt")["input_ids"]
-    with torch.no_grad():
-        found[folder] = trial.parts.model(input_ids=ids).logits[0, -1].tolist()
-print(json.dumps(found))
-"""
 
 
 def ask(bench: Workbench, program: str, *arguments: str) -> dict[str, list[float]]:
@@ -66,6 +51,18 @@ def ask(bench: Workbench, program: str, *arguments: str) -> dict[str, list[float
     assert result.returncode == 0, result.stderr
     answer: dict[str, list[float]] = json.loads(result.stdout.splitlines()[-1])
     return answer
+
+
+def by_the_engine(run: Run, folders: list[str]) -> dict[str, list[float]]:
+    """The same from the engine's own reading of each folder."""
+    torch.set_num_threads(1)
+    trial, found = assemble_run(run), {}
+    ids = trial.tokenizer("What is row 7?", return_tensors="pt")["input_ids"]
+    for folder in folders:
+        read_weights(trial.parts.model, Path(folder))
+        with torch.no_grad():
+            found[folder] = trial.parts.model.eval()(input_ids=ids).logits[0, -1].tolist()
+    return found
 
 
 @pytest.fixture(scope="module", params=["lora", "full"])
@@ -117,8 +114,8 @@ def test_plain_libraries_load_every_folder_to_the_same_logits(finished: tuple[Wo
     bench, run, method, _ = finished
     folders = [str(run.final), *(str(p) for p in sorted(run.checkpoints.glob("checkpoint-*")))]
     assert len(folders) >= 4
-    plain, ours = ask(bench, PLAIN, method, *folders), ask(bench, OURS, str(run.folder), *folders)
-    assert plain == ours
+    plain = ask(bench, PLAIN, method, *folders)
+    assert plain == by_the_engine(run, folders)
     assert plain[folders[-1]] != plain[folders[1]], "the checkpoints differ, or this test could not fail"
     assert not (run.final / "resume").exists()
 
@@ -154,6 +151,7 @@ LONG = ("--set", "train.num_train_epochs=400")
 
 
 def test_sigterm_saves_the_last_boundary_and_the_run_goes_on(workbench: Workbench) -> None:
+    """With the same rows and the same rate only."""
     profile, run = str(workbench.profile("told")), workbench.run("told")
     assert workbench.ftui("--run", profile, *LONG, "--detach").returncode == 0
     wait_until(lambda: num_steps(run) >= 6)
@@ -171,12 +169,6 @@ def test_sigterm_saves_the_last_boundary_and_the_run_goes_on(workbench: Workbenc
     assert resumed_from(run) == stopped.checkpoint
     terminate(workbench, run)
 
-
-def test_another_data_set_under_the_same_name_is_refused(workbench: Workbench) -> None:
-    profile, run = str(workbench.profile("swapped")), workbench.run("swapped")
-    assert workbench.ftui("--run", profile, *LONG, "--detach").returncode == 0
-    wait_until(lambda: newest(run) is not None)
-    terminate(workbench, run)
     rows = workbench.folder / "rows.jsonl"
     rows.write_text(rows.read_text().replace("quick", "slow"))
     result = workbench.ftui("--run", profile, *LONG)

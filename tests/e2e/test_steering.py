@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -22,8 +21,24 @@ from ftui.runs.events import (
 )
 from ftui.runs.journal import Tail
 from ftui.runs.requests import Set, new_id, write_request
+from ftui.runs.run_folder import Run
 from tests.support.bench import Workbench, newest, records
 from tests.support.driving import LONG, is_running, last, started, status, steps, wait_for_end, wait_until
+
+OTHER_RATE = ("--set", "train.learning_rate=0.1")
+
+
+def following(bench: Workbench, name: str) -> "subprocess.Popen[str]":
+    """`ftui --run` in the foreground: starts the run, or attaches to it."""
+    command = [sys.executable, "-m", "ftui", "--run", str(bench.profile(name)), *LONG]
+    return subprocess.Popen(command, cwd=bench.folder, env=bench.env, stdout=subprocess.PIPE, text=True)
+
+
+def began(bench: Workbench, name: str, number: int) -> "subprocess.Popen[str]":
+    """The same, once the run has made a number of steps."""
+    process, run = following(bench, name), bench.run(name)
+    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= number)
+    return process
 
 
 def test_every_letter_is_obeyed_and_answered_once(workbench: Workbench) -> None:
@@ -51,6 +66,11 @@ def test_every_letter_is_obeyed_and_answered_once(workbench: Workbench) -> None:
     assert len(steps(run)) == frozen, "a held run takes no step"
     assert last(run, EvaluationDone).requested and last(run, Sampled).requested
 
+    old = Set(id=new_id(), attempt=last(run, RunStarted).attempt, token="0123456789abcdef", max_steps=13)
+    write_request(run, old)
+    wait_until(lambda: any(isinstance(r, ControlRefused) and r.request == old.id for r in records(run)))
+    assert "meant for attempt" in last(run, ControlRefused).reason
+
     assert workbench.ftui("set", "told", "learning_rate=1").returncode == 2
     say("continue", "told")
     say("set", "told", "learning_rate_factor=0.5", "save_steps=7")
@@ -70,7 +90,8 @@ def test_every_letter_is_obeyed_and_answered_once(workbench: Workbench) -> None:
     say("delete", "told", f"checkpoint-{frozen}")
     assert not (run.checkpoints / f"checkpoint-{frozen}").exists()
     answers = [r.request for r in records(run) if isinstance(r, ControlApplied | ControlRefused)]
-    assert len(answers) == len(set(answers)) == 11
+    assert len(answers) == len(set(answers)) == 12
+    assert steps(run)[-1].step > old.max_steps
     assert list(run.inbox.iterdir()) == []
 
 
@@ -93,9 +114,12 @@ def test_a_renamed_run_resumes_exactly_and_its_child_outlives_it(workbench: Work
     assert workbench.ftui("park", "new").returncode == 0
     wait_for_end(workbench, renamed)
 
+    refused = workbench.ftui("resume", "new", *OTHER_RATE)
+    assert refused.returncode == 30 and "train.learning_rate: 0.02 -> 0.1" in refused.stderr
     assert workbench.ftui("resume", "new", "--fork", "--name", "child", "--detach").returncode == 0
     child = workbench.run("child")
     wait_until(lambda: bool(steps(child)))
+    assert last(child, RunStarted).resumed_from == newest(renamed)
     said = workbench.ftui("remove", "new", "--yes")
     assert said.returncode == 0 and "child continued from a checkpoint of it" in said.stdout, said.stderr
     assert not renamed.folder.exists()
@@ -111,18 +135,14 @@ def test_a_renamed_run_resumes_exactly_and_its_child_outlives_it(workbench: Work
 
 
 def test_the_ways_on_and_off(workbench: Workbench) -> None:
-    """Park, resume, stop, resume what was stopped, abort; then children from an older checkpoint."""
-    run = started(workbench, "life")
-    assert workbench.ftui("park", "life").returncode == 0
-    wait_for_end(workbench, run)
-    expected = newest(run)
-    assert workbench.ftui("resume", "life", "--detach").returncode == 0
-    begun = len(steps(run))
-    wait_until(lambda: len(steps(run)) > begun + 8)
-    resumed = last(run, RunStarted)
-    assert (resumed.resumed_from, resumed.reproducibility) == (expected, "EXACT")
-    numbers = [r.step for r in steps(run)]
-    assert numbers == list(range(1, len(numbers) + 1)), "nothing was done twice, nothing left out"
+    """Stop what its starter has left alone; then a child from an older checkpoint with another rate, aborted."""
+    run = workbench.run("life")
+    process = began(workbench, "life", 12)
+    process.send_signal(signal.SIGQUIT)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0 and "the run life keeps running" in output
+    before = len(steps(run))
+    wait_until(lambda: len(steps(run)) > before)
 
     assert workbench.ftui("stop", "life").returncode == 0
     stopped = wait_for_end(workbench, run)
@@ -133,33 +153,18 @@ def test_the_ways_on_and_off(workbench: Workbench) -> None:
 
     present = [c.step for c in checkpoint_folders.checkpoints_in(run.checkpoints)]
     child = workbench.run("life-2")
-    forked = workbench.ftui("resume", "life", "--from", str(present[1]), "--detach")
+    forked = workbench.ftui("resume", "life", "--from", str(present[1]), *OTHER_RATE, "--fork", "--detach")
     assert forked.returncode == 0, forked.stderr
     wait_until(lambda: len(steps(child)) > 4)
+    begun = last(child, RunStarted)
+    assert begun.reproducibility == "NOT EXACT" and "profile" in begun.reproducibility_reasons[0]
+    assert steps(child)[0].learning_rate > 2 * steps(run)[-1].learning_rate
     assert steps(child)[0].step == present[1] + 1
     assert child.read_facts().parent_checkpoint == f"checkpoint-{present[1]}"
     assert child.read_facts().parent_run == run.read_facts().run_id
     assert [c.step for c in checkpoint_folders.checkpoints_in(run.checkpoints)] == present, "the parent stays as it is"
     assert workbench.ftui("abort", "life-2").returncode == 0
     assert wait_for_end(workbench, child)["state"]["reason"].startswith("aborted")
-
-
-def test_other_values_need_a_fork_that_says_so(workbench: Workbench) -> None:
-    run = started(workbench, "first")
-    assert workbench.ftui("park", "first").returncode == 0
-    wait_for_end(workbench, run)
-    change = ("--set", "train.learning_rate=0.1")
-    refused = workbench.ftui("resume", "first", *change)
-    assert refused.returncode == 30 and "train.learning_rate: 0.02 -> 0.1" in refused.stderr
-    assert workbench.ftui("resume", "first", *change, "--fork", "--name", "second", "--detach").returncode == 0
-    second = workbench.run("second")
-    wait_until(lambda: len(steps(second)) > 2)
-    began = last(second, RunStarted)
-    assert began.reproducibility == "NOT EXACT" and "profile" in began.reproducibility_reasons[0]
-    assert began.resumed_from == newest(run)
-    assert steps(second)[0].learning_rate > 2 * steps(run)[-1].learning_rate
-    workbench.ftui("abort", "second")
-    wait_for_end(workbench, second)
 
 
 def read_to(process: "subprocess.Popen[str]", words: str) -> None:
@@ -170,10 +175,9 @@ def read_to(process: "subprocess.Popen[str]", words: str) -> None:
 
 @pytest.mark.parametrize("presses", [1, 2])
 def test_ctrl_c_ends_the_run_and_says_how(workbench: Workbench, presses: int) -> None:
-    command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("keys")), *LONG]
-    process = subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=subprocess.PIPE, text=True)
-    run = workbench.run("keys")
-    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 6)
+    process, run = began(workbench, "keys", 6), workbench.run("keys")
+    if presses == 1:
+        who_only_attached_leaves_it(workbench, run)
     engine = status(workbench, "keys")["engine"]["pid"]
     os.kill(engine, signal.SIGSTOP)  # it hears of both at once, and has not ended before the second
     for words in ("saves a checkpoint and ends", "again: the run ends now")[:presses]:
@@ -188,57 +192,20 @@ def test_ctrl_c_ends_the_run_and_says_how(workbench: Workbench, presses: int) ->
     assert is_running(status(workbench, "keys")) is False
 
 
-def test_ctrl_c_of_who_only_attached_leaves_the_run_to_who_started_it(workbench: Workbench) -> None:
-    command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("shared")), *LONG]
-    own: dict[str, Any] = {"cwd": workbench.folder, "env": workbench.env, "stdout": subprocess.PIPE, "text": True}
-    starter: subprocess.Popen[str] = subprocess.Popen(command, **own)
-    run = workbench.run("shared")
-    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 2)
-    attached: subprocess.Popen[str] = subprocess.Popen(command, **own)
+def who_only_attached_leaves_it(workbench: Workbench, run: Run) -> None:
+    attached = following(workbench, run.name)
     assert attached.stdout is not None and "attached to it" in attached.stdout.readline()
     attached.stdout.readline()  # of a step: from now on it follows the run
     attached.send_signal(signal.SIGINT)
     output, _ = attached.communicate(timeout=30)
-    assert attached.returncode == 130 and "the run shared keeps running" in output
+    assert attached.returncode == 130 and f"the run {run.name} keeps running" in output
     before = len(steps(run))
     wait_until(lambda: len(steps(run)) > before)
-    starter.send_signal(signal.SIGINT)
-    assert "saves a checkpoint and ends" in starter.communicate(timeout=60)[0] and starter.returncode == 10
-
-
-def test_ctrl_backslash_leaves_the_run_alone(workbench: Workbench) -> None:
-    command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("left")), *LONG]
-    process = subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=subprocess.PIPE, text=True)
-    run = workbench.run("left")
-    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 2)
-    process.send_signal(signal.SIGQUIT)
-    output, _ = process.communicate(timeout=30)
-    assert process.returncode == 0 and "the run left keeps running" in output
-    before = len(steps(run))
-    wait_until(lambda: len(steps(run)) > before)
-    workbench.ftui("abort", "left")
-    wait_for_end(workbench, run)
-
-
-def test_a_letter_for_an_earlier_attempt_is_refused(workbench: Workbench) -> None:
-    run = started(workbench, "late")
-    now = status(workbench, "late")["state"]
-    old = Set(id=new_id(), attempt=now["attempt"], token="0123456789abcdef", max_steps=13)
-    write_request(run, old)
-    wait_until(lambda: any(isinstance(r, ControlRefused) for r in records(run)))
-    refused = last(run, ControlRefused)
-    assert refused.request == old.id and "meant for attempt" in refused.reason
-    workbench.ftui("abort", "late")
-    wait_for_end(workbench, run)
-    assert steps(run)[-1].step > 13
 
 
 def test_a_crashed_engine_is_started_again(workbench: Workbench) -> None:
     """Its reader sees the restart, waits for it, and ends with the run's own code."""
-    command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("hurt")), *LONG]
-    process = subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=subprocess.PIPE, text=True)
-    run = workbench.run("hurt")
-    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 12)
+    process, run = began(workbench, "hurt", 12), workbench.run("hurt")
     engine = status(workbench, "hurt")["engine"]["pid"]
     os.kill(engine, signal.SIGSTOP)
     expected = newest(run)

@@ -1,4 +1,4 @@
-"""SIGKILL in every kind of work, each attempt in an interpreter of its own (test_cuts.py forks them: many more)."""
+"""SIGKILL, each attempt in an interpreter of its own (test_cuts.py forks them, and kills in every kind of work)."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ from tests.support.bench import bench_at, newest, opened, records, resumed_from
 from tests.support.sameness import executed, measured, same_runs
 
 # (place, pass): micro-steps are two a step, ten steps an epoch. The save dies in the middle of a checkpoint's files.
-KILLS = [("loading", 1), ("backward", 12), ("optimizer", 6), ("save", 12)]
+KILLS = [("backward", 12), ("save", 12)]
 SAVE_STEPS = 4
 MOST_AGAIN = 2 * SAVE_STEPS  # steps after a kill: a save that was under way is lost, too, and the next waits for it
 
 
-def test_killed_everywhere_and_the_same_in_the_end(bench_source: Path, memory: Path, tmp_path: Path) -> None:
+def test_killed_and_the_same_in_the_end_elsewhere(bench_source: Path, memory: Path, tmp_path: Path) -> None:
     bench = bench_at(bench_source, memory / "first")
     other = bench_at(bench_source, tmp_path / "another" / "mount")
     profile = bench.profile("killed")

@@ -29,7 +29,7 @@ def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
+        time.sleep(0.05)
 
 
 def steps(run: Run) -> list[Step]:
