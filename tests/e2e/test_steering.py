@@ -91,7 +91,7 @@ def test_every_letter_is_obeyed_and_answered_once(workbench: Workbench) -> None:
     assert not (run.checkpoints / f"checkpoint-{frozen}").exists()
     answers = [r.request for r in records(run) if isinstance(r, ControlApplied | ControlRefused)]
     assert len(answers) == len(set(answers)) == 12
-    assert steps(run)[-1].step > old.max_steps
+    assert steps(run)[-1].step > 13, "it did not end the run"
     assert list(run.inbox.iterdir()) == []
 
 
