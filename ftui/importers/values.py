@@ -230,8 +230,8 @@ scheduler = one_of(_SCHEDULERS, "scheduler")
 _BY_CONVERTER: tuple[tuple[Convert, str], ...] = (
     (flag, "model.trust_remote_code adapter.load_in_8bit adapter.bnb_4bit_use_double_quant adapter.use_dora"
            " adapter.use_rslora data.packing train.tf32 train.torch_compile train.use_liger_kernel"
-           " train.full_determinism train.activation_checkpointing eval.eval_on_start eval.greater_is_better"
-           " eval.load_best_model_at_end eval.generate"),
+           " train.full_determinism train.activation_checkpointing train.activation_offload eval.eval_on_start"
+           " eval.greater_is_better eval.load_best_model_at_end eval.generate"),
     (above_zero, "adapter.r adapter.lora_alpha data.max_length train.per_device_train_batch_size train.max_steps"
                  " train.gradient_accumulation_steps eval.per_device_eval_batch_size eval.early_stopping_patience"
                  " eval.generate_max_new_tokens hardware.num_processes"),

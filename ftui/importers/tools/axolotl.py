@@ -172,6 +172,14 @@ def _batch(draft: ProfileDraft, leaf: Leaf) -> int:
     return whole(leaf.value) // micro
 
 
+def _stored(draft: ProfileDraft, leaf: Leaf) -> None:
+    """A flag, or where to: `legacy`, `disk`."""
+    try:
+        draft.carry(leaf, "train.activation_offload", flag(leaf.value))
+    except Unfit:
+        draft.carry(leaf, "train.activation_offload", True, f"{leaf.value} there; here to host memory")
+
+
 def _tracker(name: str) -> Rule:
     def rule(draft: ProfileDraft, leaf: Leaf) -> None:
         trackers = [tracker for tracker in ("wandb", "tensorboard", "trackio") if is_on(draft.raw(f"use_{tracker}"))]
@@ -212,6 +220,7 @@ RULES: dict[str, Rule] = {
     **each(_steps, "eval_steps save_steps"),
     **each(_tracker("wandb"), "use_wandb wandb_project"),
     "base_model": path_to("model.name_or_path"),
+    "activation_offloading": _stored,
     **each(says("adapter.method", _adapter), "adapter load_in_4bit"),
     "load_in_8bit": _eight,
     "lora_model_dir": path_to("adapter.name_or_path"),
@@ -265,7 +274,7 @@ RULES: dict[str, Rule] = {
             " loraplus_lr_embedding relora relora_* jagged_restart_* lisa_* lr_groups lr_groups.* embedding_lr"
             " embedding_lr_scale lr_quadratic_warmup cosine_constant_lr_ratio lr_div_factor adam_beta3 adam_epsilon2"
             " torchdistx_path fp8 fp8_* qat qat.* quantization quantization.* shrink_embeddings"
-            " reinit_weights trainer_cls use_eaft eaft_* tiled_mlp tiled_mlp_* activation_offloading layer_offloading"
+            " reinit_weights trainer_cls use_eaft eaft_* tiled_mlp tiled_mlp_* layer_offloading"
             " chat_template_kwargs.* lr_groups[].*"
             " resize_token_embeddings_to_32x mean_resizing_embeddings embeddings_skip_upcast fix_untrained_tokens"
             " default_system_message overrides_of_model_config.* overrides_of_model_kwargs.*"

@@ -166,7 +166,8 @@ RULES: dict[str, Rule] = {
     **carries("train", per_device_train_batch_size="batch_size", num_train_epochs="epochs",
               learning_rate="optimizer.lr", weight_decay="optimizer.weight_decay", adam_epsilon="optimizer.eps",
               max_grad_norm="clip_grad_norm", torch_compile="compile",
-              activation_checkpointing="enable_activation_checkpointing"),
+              activation_checkpointing="enable_activation_checkpointing",
+              activation_offload="enable_activation_offloading"),
     **carries("log", logging_steps="log_every_n_steps"),
     **each(says("adapter.target_modules", _targets),
            "model.lora_attn_modules model.apply_lora_to_mlp model.apply_lora_to_output"),
@@ -202,7 +203,7 @@ RULES: dict[str, Rule] = {
     **drops("the marks come from data.chat_template, else from the tokenizer's own", "tokenizer.prompt_template"
             " tokenizer.prompt_template.*", matters=True),
     **drops("an epoch is whole here; set train.max_steps", "max_steps_per_epoch", matters=True),
-    **drops("not built", "enable_activation_offloading activation_offloading_* custom_sharded_layers model.* dataset.*"
+    **drops("not built", "activation_offloading_* custom_sharded_layers model.* dataset.*"
             " dataset_val.* run_val_every_n_steps optimizer.* lr_scheduler.*", matters=True),
     **drops("each GPU has the whole model here; set hardware.shard to divide it", "fsdp_* data_parallel_shard_dim",
             matters=True),

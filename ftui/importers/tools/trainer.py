@@ -194,7 +194,10 @@ def _checkpointing(draft: ProfileDraft, leaf: Leaf) -> None:
     try:
         draft.carry(leaf, "train.activation_checkpointing", flag(leaf.value))
     except Unfit:
-        draft.carry(leaf, "train.activation_checkpointing", True, f"{leaf.value} there; nothing is moved to the host")
+        moves = str(leaf.value).startswith(("offload", "unsloth"))
+        if moves:
+            draft.suppose("train.activation_offload", True, f"{leaf.name}: {leaf.value}")
+        draft.carry(leaf, "train.activation_checkpointing", True, f"{leaf.value} there")
 
 
 def _one_detail(ours: str, table: Any) -> Rule:

@@ -111,12 +111,13 @@ RULES: dict[str, Rule] = {
     "max_grad_norm=null": no_clipping,
     "chat_template_path": partial(template_file, otherwise=JINJA),
     "dataset_text_field": _text_field,
+    **carries("train", activation_offload="activation_offloading"),
     **drops(LOADER, "dataset_num_proc dataset_streaming dataset_kwargs dataset_kwargs.* dataset_batch_size"
                     " shuffle_dataset streaming"),
     **drops("packed rows never see each other here, and the last part of a row that is too long is cut",
             "packing_strategy pad_to_multiple_of eval_packing pad_token"),
     **drops("the end of a turn comes from the chat template", "eos_token", matters=True),
-    **drops("not built", "model_init_kwargs model_init_kwargs.* router_aux_loss_coef activation_offloading"
+    **drops("not built", "model_init_kwargs model_init_kwargs.* router_aux_loss_coef"
             " lora_target_parameters bnb_4bit_quant_storage", matters=True),
     **drops("ftui knows it", "lora_task_type ignore_bias_buffers padding_free"),
     **trl_preference.RULES,

@@ -139,3 +139,21 @@ def test_a_batch_of_all_gpus_says_how_many_there_are(tmp_path: Path) -> None:
     tree = {"train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4}
     _, hardware = imported(tmp_path, {**tree, "zero_optimization": {"stage": 3}}, "ds.json")
     assert hardware == {"num_processes": 8, "shard": "all"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "stored"),
+    [
+        ({**TRL, "activation_offloading": True}, True),
+        ({**TRL, "activation_offloading": False}, False),
+        ({**TRL, "gradient_checkpointing": "unsloth"}, True),
+        ({"base_model": "m/m", "datasets": [{"path": "o/rows", "type": "alpaca"}], "adapter": "lora", "lora_r": 8,
+          "activation_offloading": "legacy", "gradient_checkpointing": True}, True),
+        ({"base_model": "m/m", "datasets": [{"path": "o/rows", "type": "alpaca"}], "adapter": "lora", "lora_r": 8,
+          "gradient_checkpointing": "offload"}, True),
+    ],
+)  # fmt: skip
+def test_activations_in_host_memory_are_carried(theirs: dict[str, Any], stored: bool, tmp_path: Path) -> None:
+    done, _ = imported(tmp_path, theirs)
+    assert tomllib.loads(done.text)["train"].get("activation_offload", False) is stored, done.dropped
+    assert tomllib.loads(done.text)["train"]["activation_checkpointing"] is True
