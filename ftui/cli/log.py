@@ -131,8 +131,8 @@ class Course:
         if self._is_cut:
             state = msgspec.structs.replace(state, tokens_ahead=None)
         lines += describe.step_lines(record, state, state.logging_steps or self._logging_steps)
-        if isinstance(record, Step) and record.ranks and lines:
-            lines.append(f"  {rank_words(record.ranks)}")
+        if isinstance(record, Step) and state.ranks and lines:
+            lines.append(f"  {rank_words(state.ranks)}")
         return self._stamp(record.time, lines) if lines else []
 
     def _stamp(self, seconds: float, lines: list[str]) -> list[str]:

@@ -197,7 +197,7 @@ def _measures(state: RunState) -> Iterator[tuple[str, str]]:
 
 
 def _ranks(state: RunState) -> Iterator[tuple[str, str]]:
-    """Where the time of the newest step went, by rank: a line for each, of many ranks those that took longest."""
+    """Where the time of the last steps went, by rank: a line for each, of many ranks those that took longest."""
     if (ranks := state.ranks) is None:
         return
     yield "ranks", rank_words(ranks)

@@ -51,7 +51,7 @@ from ftui.runs.events import (
     Step,
     Warned,
 )
-from ftui.runs.state import Evaluation, Push, Restart, RunState, SampleAnswer, SavedCheckpoint, with_pause
+from ftui.runs.state import Evaluation, Push, Restart, RunState, SampleAnswer, SavedCheckpoint, mean_seconds, with_pause
 
 LEAVING = ("stop", "park", "abort")  # requests that end the attempt
 EVALUATIONS_KEPT = 16  # enough to fall back on when a resume drops the newest; status.json is written every second
@@ -185,7 +185,7 @@ def _with_step(state: RunState, record: Step) -> RunState:
         tokens_per_second=record.tokens_per_second,
         memory=record.memory,
         non_finite=record.non_finite,
-        ranks=record.ranks,
+        ranks=mean_seconds(state.ranks, record.ranks),
         paced_from=record.time if state.paced_from is None else state.paced_from,
         paced_step=record.step if state.paced_step is None else state.paced_step,
         attempt_tokens=state.attempt_tokens + record.num_tokens,

@@ -10,6 +10,7 @@ from ftui.runs.events import Phase, RankSeconds, Reproducibility
 from ftui.system.process_id import Identity, is_alive
 
 PAUSES_KEPT = 64
+STEPS_OF_RANKS = 10
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -137,7 +138,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memory: int | None = None
     non_finite: list[str] = []
     ranks: RankSeconds | None = None
-    """Of the newest step, where there are several ranks."""
+    """Means over about the last ten steps, where there are several ranks: those of one step jump about."""
 
     first_evaluation: Evaluation | None = None
     evaluations: list[Evaluation] = []
@@ -218,8 +219,23 @@ def read_losses(state: RunState) -> Losses:
     return Losses(state.loss, last.loss if last else None, last.step if last else None, names)
 
 
+def mean_seconds(before: RankSeconds | None, newest: RankSeconds | None) -> RankSeconds | None:
+    """The moving mean of the times by rank, after one more step."""
+    if before is None or newest is None or len(before.passes) != len(newest.passes):
+        return newest
+
+    def mean(olds: list[float], news: list[float]) -> list[float]:
+        return [round(old + (new - old) / STEPS_OF_RANKS, 5) for old, new in zip(olds, news, strict=True)]
+
+    return RankSeconds(
+        mean(before.passes, newest.passes),
+        mean(before.data, newest.data),
+        mean(before.communication, newest.communication),
+    )
+
+
 def own_seconds(ranks: RankSeconds) -> list[float]:
-    """How long each rank was at work in a step by itself: what the others waited for."""
+    """How long each rank is at work in a step by itself: what the others wait for."""
     return [passes + data for passes, data in zip(ranks.passes, ranks.data, strict=True)]
 
 

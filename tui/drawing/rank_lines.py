@@ -1,4 +1,4 @@
-"""The ranks of a run side by side: what each did in the newest step, who was slowest, and the cards they are on."""
+"""The ranks of a run side by side: what each does in a step, who is slowest, and the cards they are on."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,7 +14,7 @@ STYLES = {"passes": "good", "rows": "eval", "waiting": "muted"}
 
 
 def rank_bars(frame: Frame, ranks: RankSeconds, width: int) -> Line:
-    """A bar for each rank, as high as its own time in the newest step is long, the slowest marked.
+    """A bar for each rank, as high as its own time in a step is long, the slowest marked.
 
     Where there are more ranks than columns, a bar is the slowest of neighbours.
     """
@@ -28,7 +28,7 @@ def rank_bars(frame: Frame, ranks: RankSeconds, width: int) -> Line:
 
 
 def rank_lines(frame: Frame, ranks: RankSeconds | None, nodes: Iterable[Telemetry]) -> list[Line]:
-    """A line about the newest step, then the ranks in as many columns as it takes, then cards that no rank is on.
+    """A line about all of them, then the ranks in as many columns as it takes, then cards that no rank is on.
 
     Of more ranks than there is room for, those that were slowest.
     """

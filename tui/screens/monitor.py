@@ -42,7 +42,7 @@ FACTOR = "The planned learning rate times a factor, from now on"
 LEGEND = {
     "loss chart": "dim dots: lowest to highest loss; bright line: the loss smoothed (debiased EMA); "
     "a dim line before it: the loss of the run it is a child of",
-    "ranks": "the time of each in the newest step: passes, waiting for rows, waiting for others and sending; "
+    "ranks": "the time of each in a step, over the last ten: passes, waiting for rows, waiting for others and sending; "
     "the slowest is marked",
     "signs": "evaluation {evaluation}  best {best}  checkpoint {checkpoint}  epoch {epoch}  attempt {attempt}",
 }

@@ -106,6 +106,18 @@ def test_the_slowest_rank_is_that_of_the_newest_step(
     assert folded(*FIRST, make_step(1, ranks=ranks, attempt=1)).ranks == ranks
 
 
+def test_the_times_of_ranks_are_means_over_the_last_steps() -> None:
+    """A new attempt, or another number of ranks, begins anew."""
+    slow, even = RankSeconds([1.0, 3.0], [0.0, 0.0], [2.0, 0.0]), RankSeconds([1.0, 1.0], [0.0, 0.0], [0.0, 0.0])
+    steps = [make_step(n, ranks=slow if n == 2 else even, attempt=1) for n in range(1, 3)]
+    ranks = folded(*FIRST, *steps).ranks
+    assert ranks == RankSeconds([1.0, 1.2], [0.0, 0.0], [0.2, 0.0])
+    three = RankSeconds([1.0] * 3, [0.0] * 3, [0.0] * 3)
+    assert folded(*FIRST, *steps, make_step(3, ranks=three, attempt=1)).ranks == three
+    later = folded(*FIRST, *steps, EngineStarted(identity=ENGINE, attempt=2), make_step(3, ranks=slow, attempt=2))
+    assert later.ranks == slow
+
+
 def test_time_left_is_by_the_tokens_since_the_first_step() -> None:
     state = folded(*FIRST, make_run_started(10, time=100.0, num_tokens_ahead=1000))
     assert eta_seconds(state) is None
