@@ -134,7 +134,13 @@ REFUSED: dict[str, tuple[int, str, Sections]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", REFUSED)
+ALIKE = ("Liger on a CPU", "a pattern of target modules", "modules to save", "a rank", "weights to train")
+"""Refused in the same places as another of them."""
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=pytest.mark.slow) if what in ALIKE else what for what in REFUSED]
+)
 def test_every_command_refuses_it_alike(what: str, model_folder: Path, tmp_path: Path) -> None:
     code, words, sections = REFUSED[what]
     rows = write_rows(tmp_path / "rows.jsonl", chats(8))

@@ -80,7 +80,12 @@ def contents(run: Run) -> dict[str, bytes]:
 
 @pytest.mark.parametrize(
     ("method", "train"),
-    [("full", {}), ("lora", {}), ("full", {"optim": "adafactor"}), ("lora", {"precision": "bf16"})],
+    [
+        ("full", {}),
+        ("lora", {}),
+        pytest.param("full", {"optim": "adafactor"}, marks=pytest.mark.slow),
+        pytest.param("lora", {"precision": "bf16"}, marks=pytest.mark.slow),
+    ],
 )
 def test_it_holds_the_step_it_was_begun_at(
     profile: Callable[..., Profile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],

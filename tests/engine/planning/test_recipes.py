@@ -93,8 +93,13 @@ SMALLER = (
 
 
 STEPPED = [
-    "qlora-qwen3-8b", "full-smollm2-135m", "pretrain-continued", "pretrain-medium", "dpo-qlora-qwen3-8b",
-    "kto-qwen3-1.7b", "orpo-qwen3-1.7b", "simpo-qwen3-1.7b",
+    "qlora-qwen3-8b", "pretrain-medium", "kto-qwen3-1.7b",
+    *(
+        pytest.param(name, marks=pytest.mark.slow)
+        for name in (
+            "full-smollm2-135m", "pretrain-continued", "dpo-qlora-qwen3-8b", "orpo-qwen3-1.7b", "simpo-qwen3-1.7b",
+        )
+    ),
 ]  # fmt: skip
 
 

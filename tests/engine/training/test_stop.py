@@ -98,8 +98,9 @@ def test_stopped_while_it_loads_a_resumed_run_gets_its_final(
     assert final.keys() == expected.keys() and all(torch.equal(final[name], expected[name]) for name in final)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-@pytest.mark.parametrize(("step", "evaluated"), [(3, 2), (4, 2), (5, 4)])
+@pytest.mark.parametrize(
+    ("step", "evaluated", "value"), [(3, 2, math.nan), (4, 2, math.nan), (5, 4, math.nan), (4, 2, math.inf)]
+)
 def test_stopped_after_an_evaluation_of_nan_is_stopped_without_final(
     step: int, evaluated: int, value: float, run: Run, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

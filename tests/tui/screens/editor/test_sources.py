@@ -32,8 +32,7 @@ def sources_in(text: str, key: str) -> Any:
     return tomllib.loads(text)["data"][key]
 
 
-@pytest.mark.parametrize("line", LISTS)
-@pytest.mark.parametrize("key", ["train", "eval"])
+@pytest.mark.parametrize(("key", "line"), [*(("train", line) for line in LISTS), ("eval", LISTS[0])])
 def test_enter_on_a_list_goes_into_it(key: str, line: str) -> None:
     """And what is typed there changes that one source: every other one, and all that is said of them, stays."""
     text = text_with(key, line)
