@@ -24,6 +24,7 @@ class RunsScreen(ListScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "open", tooltip="Watch this run", id="open"),
         Binding("n", "start", "new", tooltip="Start a run, or resume one", id="new"),
+        Binding("w", "queue", "queue", tooltip="The runs that wait for a card", id="queue"),
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
         Binding("t", "talk", "talk", tooltip="Talk with what this run has trained", id="talk"),
         Binding("e", "after", "export", tooltip="Evaluate, merge, export or push what it has trained", id="after"),
@@ -74,6 +75,11 @@ class RunsScreen(ListScreen[None]):
         from .start import StartScreen
 
         self.app.push_screen(StartScreen())
+
+    def action_queue(self) -> None:
+        from .queue import QueueScreen
+
+        self.app.push_screen(QueueScreen())
 
     def action_checkpoints(self) -> None:
         from .checkpoints import CheckpointsScreen

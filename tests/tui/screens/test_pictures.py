@@ -15,9 +15,13 @@ from ftui.launch.answering_sides import Addressee
 from ftui.launch.long_job import LongJob
 from ftui.launch.prompt_file import Question
 from ftui.launch.transcript import Exchange, SideAnswer, add_exchange
+from ftui.queue.queue_view import QueueRow, QueueView
+from ftui.queue.waiting_runs import Added, Entry, Started
 from ftui.runs.requests import SamplingKeys
 from ftui.runs.run_folder import Run, all_runs
+from ftui.system.process_id import this_process
 from ftui.tui.render.glyphs import ASCII, BLOCK, UNICODE
+from ftui.tui.screens import queue
 from ftui.tui.screens.answers import AnswersScreen
 from ftui.tui.screens.job import JobScreen
 from ftui.tui.state.job_course import JobCourse, Phase
@@ -149,6 +153,27 @@ def test_a_broken_profile(at_home: Path) -> None:
 def test_checkpoints(size: str, at_home: Path, recorded: Recorded, same_picture: SamePicture) -> None:
     run = recorded("wiki-style-finished")
     same_picture(f"checkpoints-{size}", drawn("c", run=run, size=size, clock=clock_of(run)))
+
+
+@pytest.mark.parametrize("size", ["60x20", "80x24", "120x40"])
+def test_queue(size: str, at_home: Path, monkeypatch: pytest.MonkeyPatch, same_picture: SamePicture) -> None:
+    """Two that were started, one that needs more cards than are free, and one with a long name behind it."""
+    root = at_home / "runs"
+    started = Started(run_id="", by=this_process(), cards=["GPU-a"])
+
+    def row(name: str, place: int | None, cards: str, reason: str, num_cards: int = 1) -> QueueRow:
+        added = Added(run_id=name, name=name, device="cuda", num_cards=num_cards, memory=20 << 30)
+        entry = Entry(added, started if place is None else None)
+        phase = "training" if place is None else "queued"
+        return QueueRow(name, Run(root / name), entry, place, phase, cards, added.memory, reason)
+
+    rows = [
+        row("mine", None, "GPU 0", ""), row("slower", None, "GPU 1", ""),
+        row("both", 1, "2 GPUs", "waits for 2 cards", 2),
+        row("a-run-with-a-name-that-is-far-too-long-for-a-screen", 2, "1 GPU", "waits for a card"),
+    ]  # fmt: skip
+    monkeypatch.setattr(queue, "view_queues", lambda: [QueueView(root, rows, is_paused=False, has_dispatcher=True)])
+    same_picture(f"queue-{size}", drawn("w", "j", "j", "j", size=size, clock=lambda: 0.0))
 
 
 @pytest.mark.parametrize("size", ["80x24"])
