@@ -77,7 +77,7 @@ class RunsScreen(ListScreen[None]):
         self.app.push_screen(StartScreen())
 
     def action_queue(self) -> None:
-        from .queue import QueueScreen
+        from .many.queue import QueueScreen
 
         self.app.push_screen(QueueScreen())
 

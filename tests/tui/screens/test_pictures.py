@@ -21,9 +21,9 @@ from ftui.runs.requests import SamplingKeys
 from ftui.runs.run_folder import Run, all_runs
 from ftui.system.process_id import this_process
 from ftui.tui.render.glyphs import ASCII, BLOCK, UNICODE
-from ftui.tui.screens import queue
 from ftui.tui.screens.answers import AnswersScreen
 from ftui.tui.screens.job import JobScreen
+from ftui.tui.screens.many import queue
 from ftui.tui.state.job_course import JobCourse, Phase
 from tests.support.replayed import list_recordings, time_of_last_record, with_ranks, with_rewards
 from tests.support.shown_app import PROFILE, picture, shown_app

@@ -14,11 +14,11 @@ from ftui.queue.queue_view import QueueRow, QueueView, view_queues
 from ftui.queue.wake import wake_dispatchers
 from ftui.runs.run_folder import runs_root
 
-from ..drawing.queue_table import queue_details, queue_table, queue_title
-from ..key_table import BACK, CURSOR_KEYS, Meaning
-from ..stage import stage
-from .canvas_screen import ListScreen
-from .dialogs import confirm, prompt
+from ...drawing.many.queue_table import queue_details, queue_table, queue_title
+from ...key_table import BACK, CURSOR_KEYS, Meaning
+from ...stage import stage
+from ..canvas_screen import ListScreen
+from ..dialogs import confirm, prompt
 
 GO_ON = ("go on", "Start runs again")
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from ftui import units
 from ftui.queue.queue_view import QueueRow, QueueView
 
-from ..render.spans import Frame, Line, around, left, middle, on_cursor, paragraph, right, spread, thin_line
-from .columns import GAP, Column, share_width, widest
-from .wording import count_words, place
+from ...render.spans import Frame, Line, around, left, middle, on_cursor, paragraph, right, spread, thin_line
+from ..columns import GAP, Column, share_width, widest
+from ..wording import count_words, place
 
 HEADINGS = ("", "run", "phase", "on", "memory", "waits because")
 SHORTEST = 12  # columns of a name and of a reason

@@ -9,8 +9,8 @@ from ftui.queue import wake as waking
 from ftui.queue.queue_files import QueueFiles
 from ftui.queue.waiting_runs import Added, Paused
 from ftui.runs.run_folder import Run, RunFacts, runs_root
+from ftui.tui.screens.many.queue import QueueScreen
 from ftui.tui.screens.monitor import MonitorScreen
-from ftui.tui.screens.queue import QueueScreen
 from tests.support.shown_app import ShownApp, shown_app
 
 
