@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributed.tensor import DTensor
 
 from ..distributed.sharded_base import ShardedBase
 from ..objectives import Loss, Objective
@@ -23,17 +24,23 @@ class LossModule(nn.Module):
         self.model = model
         self._objective = objective
         self._hardware = hardware
+        # Casts that autocast keeps until a pass ends would be those of all layers, of which only one is gathered.
+        self._keeps_casts = not any(isinstance(weight, DTensor) for weight in model.parameters())
 
     def forward(self, batch: Any) -> Loss:
         """The loss of a micro-batch (a `Batch`) in the hardware's precision."""
-        with autocast(self._hardware):
+        with autocast(self._hardware, keeps_casts=self._keeps_casts):
             return self._objective.loss(self.model, batch)
 
 
-def autocast(hardware: Hardware) -> torch.autocast:
-    """A block whose heavy arithmetic is done in the hardware's precision."""
+def autocast(hardware: Hardware, *, keeps_casts: bool = True) -> torch.autocast:
+    """A block whose heavy arithmetic is done in the hardware's precision.
+
+    `keeps_casts`: a weight is cast once for the whole block, not in each use.
+    """
     low = hardware.precision != "fp32"
-    return torch.autocast(hardware.device.type, dtype=hardware.compute_dtype if low else None, enabled=low)
+    dtype = hardware.compute_dtype if low else None
+    return torch.autocast(hardware.device.type, dtype=dtype, enabled=low, cache_enabled=keeps_casts)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,6 @@ from tests.support.zygote import Zygote, tail_of
 
 FULL = ("train.learning_rate=2e-3", "train.max_steps=20", "train.num_train_epochs=none", *TWO)
 UNEVEN = ("train.per_device_train_batch_size=1", "train.effective_batch=3", "train.activation_checkpointing=true")
-SHARDS = pytest.mark.parametrize("shard", ["all", "state"])
-
 pytestmark = pytest.mark.slow
 
 
@@ -69,13 +67,10 @@ def test_divided_weights_train_as_whole_ones(
         assert (other / "config.json").read_bytes() == (folder / "config.json").read_bytes()
 
 
-@SHARDS
-def test_divided_weights_resume_exactly_and_at_other_sizes(
-    shard: str, bench_source: Path, memory: Path, zygote: Zygote
-) -> None:
-    """Killed on one rank, then on the other; and whole on one rank for a while."""
+def test_divided_weights_resume_exactly_and_at_other_sizes(bench_source: Path, memory: Path, zygote: Zygote) -> None:
+    """Killed on one rank, then on the other; and whole on one rank for a while, then divided in the other way."""
     bench = bench_at(bench_source, memory / "bench")
-    divided = f"hardware.shard={shard}"
+    divided = "hardware.shard=all"
     straight, cut = opened_full(bench, "straight", divided), opened_full(bench, "cut", divided)
     train(zygote, bench, straight)
     for attempt, (victim, place) in enumerate([(1, ["backward", 7]), (0, ["optimizer", 5])], start=1):
@@ -88,7 +83,7 @@ def test_divided_weights_resume_exactly_and_at_other_sizes(
     same_runs(cut, straight)
 
     moved = opened_full(bench, "moved", divided)
-    sizes = [(2, shard, ["backward", 7]), (1, "none", ["backward", 14]), (2, shard, None)]
+    sizes = [(2, "all", ["backward", 7]), (1, "none", ["backward", 14]), (2, "state", None)]
     for attempt, (size, mode, end) in enumerate(sizes, start=1):
         keys = (f"hardware.num_processes={size}", f"hardware.shard={mode}")
         resume(moved, resolve(moved.profile, overrides=keys).profile)
@@ -99,4 +94,4 @@ def test_divided_weights_resume_exactly_and_at_other_sizes(
     same_losses(moved, straight)
     started = [r for r in records(moved) if isinstance(r, RunStarted)]
     assert [start.reproducibility for start in started] == [None, "SAME STATE", "SAME STATE"]
-    assert f"shard: {shard} -> none" in started[1].reproducibility_reasons
+    assert "shard: all -> none" in started[1].reproducibility_reasons

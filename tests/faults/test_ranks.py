@@ -198,13 +198,10 @@ def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, memory:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [(), STAGES], ids=["plain", "curriculum"])
-def test_a_run_goes_on_with_another_number_of_ranks(
-    more: tuple[str, ...], bench_source: Path, memory: Path, zygote: Zygote
-) -> None:
+def test_a_run_goes_on_with_another_number_of_ranks(bench_source: Path, memory: Path, zygote: Zygote) -> None:
     """Killed at 2, goes on at 1, is killed, goes on at 3: the steps are those of 2 that nothing interrupted."""
     bench = bench_at(bench_source, memory / "bench")
-    keys = (*TWO, "adapter.lora_dropout=0.0", "eval.sample_prompts=[]", *more)
+    keys = (*TWO, "adapter.lora_dropout=0.0", "eval.sample_prompts=[]", *STAGES)
     whole, moved = opened(bench, "whole", *keys), opened(bench, "moved", *keys)
     assert [engine.wait() for engine in start_two(zygote, bench, whole)] == [0, 0], tail_of(whole)
     for attempt, (size, place) in enumerate([(2, ["backward", 10]), (1, ["optimizer", 7]), (3, [])], start=1):
