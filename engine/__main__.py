@@ -28,7 +28,7 @@ from ftui.errors import (  # noqa: E402
 from ftui.runs.checkpoint_folders import checkpoints_in  # noqa: E402
 from ftui.runs.events import RunFailed, RunStopped  # noqa: E402
 from ftui.runs.run_folder import Run  # noqa: E402
-from ftui.supervisor.engine_process import LOST_RANK, RankLostError  # noqa: E402
+from ftui.supervisor.engine_process import KEEPER, LOST_RANK, RankLostError  # noqa: E402
 from ftui.system.files import try_lock  # noqa: E402
 from ftui.system.redact import finish_output, redact, redact_output  # noqa: E402
 from ftui.system.volume import is_disk_full  # noqa: E402
@@ -83,7 +83,16 @@ def run_rank(run: Run) -> int:
     """A rank above 0: it does what rank 0 orders and writes nothing but its output. Only rank 0 listens to signals."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
+    if keeper := os.environ.get(KEEPER):
+        threading.Thread(target=_end_with, args=(int(keeper),), daemon=True).start()
     return run_engine(run, EventWriter(run, attempt=0, token="", is_silent=True), Control())
+
+
+def _end_with(keeper: int) -> None:
+    """Nobody else would end the ranks of a node whose keeper was killed, and the next one needs its GPUs."""
+    while os.getppid() == keeper:
+        time.sleep(1.0)
+    os._exit(LOST_RANK)
 
 
 def _watch_for_sigterm(run: Run, events: EventWriter, control: Control) -> None:

@@ -1,6 +1,6 @@
 """The model of a profile, and all parts of a training put together around it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.sections.preference import COMPARING_STAGES
 from ftui.profile.serialize import fingerprint
 
-from .checkpoints.reproducibility import Provenance, environment
+from .checkpoints.reproducibility import Provenance, join_machines
 from .data.load_rows import LoadedData
 from .distributed.load_shards import check_adapter, check_can_shard, load_shards
 from .distributed.process_group import ProcessGroup, hide_ranks
@@ -125,11 +125,12 @@ def assemble(profile: Profile, data: TrainingData, model: Any, hardware: Hardwar
 
 
 def describe_provenance(
-    profile: Profile, data: TrainingData, parts: ModelParts, num_processes: int, cache: Path, events: EventWriter
+    profile: Profile, data: TrainingData, machines: Sequence[bytes], cache: Path, events: EventWriter
 ) -> Provenance:
-    """What the run is made from and on. It takes the time to hash the base model, once for a cache: rank 0 only."""
+    """What the run is made from and on: `machines` are those of all ranks, encoded. It takes the time to hash the base
+    model, once for a cache: rank 0 only."""
     fingerprints = {"profile": fingerprint(profile)} | fingerprint_inputs(data, cache, events.progress)
-    return Provenance(fingerprints, environment(profile, parts.hardware, parts.attention, num_processes))
+    return Provenance(fingerprints, join_machines(machines))
 
 
 def fingerprint_inputs(data: TrainingData | LoadedData, cache: Path, tick: Callable[[], None]) -> dict[str, str]:

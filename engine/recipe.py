@@ -17,7 +17,7 @@ from .build import assemble, build_model, describe_provenance
 from .check_profile import check_profile, find_config
 from .checkpoints.checkpoint import CheckpointManager
 from .checkpoints.export import export
-from .checkpoints.reproducibility import Provenance, reproducibility
+from .checkpoints.reproducibility import Provenance, encode_machine, reproducibility
 from .checkpoints.resume import pin_commit, resume
 from .distributed.process_group import Action, ProcessGroup, RankCommand, join
 from .distributed.sharded_base import naming_lost_ranks
@@ -82,8 +82,9 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     parts = assemble(profile, data, build_model(profile, data, hardware, ranks), hardware, ranks)
     disk_wait = DiskWait(run, events, control, profile.checkpoint.max_hold_minutes)
     provenance = Provenance({}, {})
+    machines = ranks.gather(encode_machine(profile, parts.hardware, parts.attention, ranks.size))
     if ranks.is_leader:
-        provenance = describe_provenance(profile, data, parts, ranks.size, cache, events)
+        provenance = describe_provenance(profile, data, machines, cache, events)
     fingerprints = provenance.fingerprints
     data = InitialModel(run, profile, parts, ranks, fingerprints, disk_wait, events, report).complete(data)
     if not checkpoints and (note := describe_reference(data.train)):

@@ -5,6 +5,8 @@ SAME STATE: the state came back bit for bit; last digits may differ from here on
 NOT EXACT: something the weights are made from was changed on purpose (a fork).
 """
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ftui.hardware.cpu import cpu_features
@@ -46,6 +48,22 @@ def environment(profile: Profile, hardware: Hardware, attention: str, num_proces
             "evaluation batch": str(profile.eval.per_device_eval_batch_size),
         }
     )
+
+
+def encode_machine(profile: Profile, hardware: Hardware, attention: str, num_processes: int) -> bytes:
+    """What a rank tells rank 0 of its machine: the environment, and the versions of its libraries."""
+    return json.dumps([environment(profile, hardware, attention, num_processes), versions()]).encode()
+
+
+def join_machines(machines: Sequence[bytes]) -> dict[str, str]:
+    """The environment of rank 0, and where other ranks have something else, what they have."""
+    (own, own_versions), *others = map(json.loads, machines)
+    expected, joined = own | own_versions, dict(own)
+    for rank, (other, other_versions) in enumerate(others, start=1):
+        for name, value in (other | other_versions).items():
+            if value != expected.get(name):
+                joined[f"{name} of rank {rank}"] = value
+    return joined
 
 
 def machine_differences(checkpoint: Checkpoint, current: dict[str, str]) -> list[str]:

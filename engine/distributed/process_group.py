@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ftui.errors import FtuiError, HardwareError, ProfileError, error_with
 from ftui.profile.schema import Profile
-from ftui.supervisor.engine_process import PLACE, RankLostError
+from ftui.supervisor.engine_process import LISTENER, PLACE, RankLostError
 
 from ..system.device import Hardware, num_nvidia_gpus
 from ..system.memory import first_line, is_out_of_memory
@@ -61,9 +61,12 @@ class RankCommand(NamedTuple):
 class ProcessGroup:
     """All processes of a run; by default one, for which every exchange costs nothing."""
 
-    def __init__(self, rank: int = 0, size: int = 1, store: Any = None) -> None:
+    def __init__(
+        self, rank: int = 0, size: int = 1, store: Any = None, *, local_rank: int = 0, local_size: int = 0
+    ) -> None:
         self.rank = rank
         self.size = size
+        self._local_rank, self._local_size = local_rank, local_size or size
         self._store = store
 
     @property
@@ -144,13 +147,18 @@ class ProcessGroup:
         return str(self._store.get(LAST_WORD).decode()) if self._store.check([LAST_WORD]) else ""
 
     def leader_first(self, act: Callable[[], T]) -> T:
-        """Rank 0 does it, then all others, who find in the cache what it has left there."""
-        if self.is_leader:
-            result = act()
-        if self.size > 1:
-            with _lost_rank_errors():
-                dist.barrier()
-        return result if self.is_leader else act()
+        """Rank 0 does it, then the first rank of every other node, then all others, who find in the cache what was left
+        there: it may be one cache for all nodes, or one for each."""
+        has_nodes = self.size > self._local_size
+        turn = 0 if self.is_leader else 1 if not (has_nodes and self._local_rank) else 2
+        last_turn = 0 if self.size == 1 else 2 if has_nodes and self._local_size > 1 else 1
+        for now in range(last_turn + 1):
+            if now == turn:
+                result = act()
+            if now < last_turn:
+                with _lost_rank_errors():
+                    dist.barrier()
+        return result
 
     def act_together(self, act: Callable[[], None]) -> None:
         """Every rank acts. An error (`FtuiError`) of one of them is raised on all: none waits for one that has left."""
@@ -244,27 +252,30 @@ def join(hardware: Hardware, profile: Profile) -> ProcessGroup:
         )
     if size == 1:
         return ProcessGroup()
-    _check_devices(hardware, size, profile.run.name or "NAME")
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    _check_devices(hardware, size, local_size, profile.run.name or "NAME")
     rank = int(os.environ["RANK"])
     backend = "cpu:gloo,cuda:nccl" if hardware.device.type == "cuda" else "gloo"
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     with _lost_rank_errors():
+        listener = os.environ.pop(LISTENER, None)  # on one interface; torch would listen on all
         store = dist.TCPStore(  # type: ignore[attr-defined]
-            address, port, size, is_master=rank == 0, timeout=TO_MEET
-        )
+            address, port, size, is_master=rank == 0, timeout=TO_MEET,
+            master_listen_fd=None if listener is None else int(listener),
+        )  # fmt: skip
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    return ProcessGroup(rank, size, store)
+    return ProcessGroup(rank, size, store, local_rank=int(os.environ.get("LOCAL_RANK", rank)), local_size=local_size)
 
 
-def _check_devices(hardware: Hardware, size: int, run: str) -> None:
+def _check_devices(hardware: Hardware, size: int, local_size: int, run: str) -> None:
     kind = hardware.device.type
     there = num_nvidia_gpus() if kind == "cuda" else 1
-    if kind != "cpu" and size > there:
+    if kind != "cpu" and local_size > there:
         have = "one MPS device" if kind == "mps" else f"{there} GPU{'' if there == 1 else 's'}"
         raise HardwareError(
             f"hardware.num_processes is {size}, and this machine has {have}: each process needs one of its own.",
-            hint=f"`ftui resume {run} --set hardware.num_processes={there}` goes on with what is here: the same "
-            "run and effective batch.",
+            hint=f"`ftui resume {run} --set hardware.num_processes={there * size // local_size}` goes on with what is "
+            "here: the same run and effective batch.",
         )
 
 

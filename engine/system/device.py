@@ -51,7 +51,8 @@ def find_hardware(profile: Profile, device: str | None = None) -> Hardware:
         raise _cuda_trouble()
     elif kind == "mps" and not torch.backends.mps.is_available():
         raise HardwareError("torch finds no MPS device here.", hint='Set hardware.device = "cpu".')
-    num_threads = profile.hardware.num_threads or max(1, cpu.usable_cores() // profile.hardware.num_processes)
+    on_this_machine = int(os.environ.get("LOCAL_WORLD_SIZE", profile.hardware.num_processes))
+    num_threads = profile.hardware.num_threads or max(1, cpu.usable_cores() // on_this_machine)
     place = torch.device(kind)
     precision = profile.train.precision
     if precision == "auto":

@@ -1,5 +1,6 @@
 """`ftui --run P` and `ftui resume RUN`: open a run and follow it. A reader only: the run continues without it."""
 
+import os
 import shlex
 import signal
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType
 
+from ftui.cli.cluster.keep_node import keep_node, place_of
 from ftui.cli.control import order
 from ftui.cli.follow import conclude, follow
 from ftui.cli.terminal import LiveOutput
@@ -32,6 +34,7 @@ from ftui.runs.send_request import address_request
 from ftui.runs.state import has_begun
 from ftui.runs.status import is_running, read_status
 from ftui.system.logind import kills_on_logout
+from ftui.system.process_id import is_alive
 from ftui.text import shown
 
 
@@ -99,10 +102,14 @@ def run_headless(text: str, wishes: Wishes) -> int:
     Raises:
         FtuiError: it could not be opened.
     """
+    name = None if wishes.fork else wishes.name
+    folder, resolved = locate_run(text, name, wishes.overrides, wishes.tier)
+    if (place := place_of(resolved.profile)) is not None and place.rank > 0:
+        return keep_node(
+            Run(folder), resolved.profile, place, again=wishes.again, detach=wishes.detach, makes_child=wishes.fork
+        )
     if not wishes.fork:
-        folder, resolved = locate_run(text, wishes.name, wishes.overrides, wishes.tier)
         return attend(open_run(folder, resolved, again=wishes.again, allow=wishes.allow), text, resolved, wishes)
-    folder, resolved = locate_run(text, None, wishes.overrides, wishes.tier)
     return _fork(find_origin(Run(folder), None), text, resolved, wishes)
 
 
@@ -114,6 +121,9 @@ def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
     """
     run = find_run(name)
     resolved = resolve(run.profile, overrides=wishes.overrides)
+    if (place := place_of(resolved.profile)) is not None and place.rank > 0:
+        makes_child = wishes.fork or checkpoint is not None
+        return keep_node(run, resolved.profile, place, again=False, detach=wishes.detach, makes_child=makes_child)
     if checkpoint is not None or wishes.fork:
         origin = find_origin(run, checkpoint)
         if wishes.fork or not is_newest(origin):
@@ -153,6 +163,8 @@ def attend(opened: OpenedRun, text: str, resolved: ResolvedProfile, wishes: Wish
         ends = "Ctrl-C saves and ends the run; Ctrl-\\ leaves it running."
         lines.print(f"Ctrl-C leaves it running; `ftui stop {opened.run.name}` ends it." if attached else ends)
     before = signal.signal(signal.SIGQUIT, _leave_alone)
+    if place_of(resolved.profile) is not None:  # a launcher ends what it has started, and that is this command
+        signal.signal(signal.SIGTERM, lambda number, frame: _pass_on(opened.run, number))
     try:
         return _attended(opened, resolved.profile, lines, command)
     finally:
@@ -177,6 +189,13 @@ def _attended(opened: OpenedRun, profile: Profile, lines: LiveOutput, command: s
 
 class Detach(Exception):
     """Ctrl-\\: leave the run alone."""
+
+
+def _pass_on(run: Run, number: int) -> None:
+    """Send a signal to the run's supervisor, which has it save and end."""
+    if is_alive(supervisor := read_status(run).supervisor):
+        assert supervisor is not None
+        os.kill(supervisor.pid, number)
 
 
 def _leave_alone(number: int, frame: FrameType | None) -> None:

@@ -77,6 +77,13 @@ class HardwareSection(Section):
     num_processes: int = weights(1, ge=1, le=64)
     """Processes that share each step, one per GPU (data parallel). The effective batch grows by this factor."""
 
+    nodes: int | None = conduct(None, ge=1, le=64)
+    """Machines that share the run, each with num_processes / nodes of the processes; give the same command on each of
+    them. Default: what the launcher says (torchrun, SLURM, SkyPilot, Kubeflow, or NODE_RANK and NNODES), else 1."""
+
+    node_patience_minutes: float | None = conduct(30.0, gt=0)
+    """With several nodes: park the run when one of them is away for this long. "none" = wait for it for ever."""
+
     shard: Literal["none", "state", "all"] = conduct("none")
     """What the processes divide among them instead of each having all of it: `none`; `state`, the optimizer's state and
     the gradients; `all`, the weights too. Beside an adapter `all` divides the frozen base; the adapter stays whole."""

@@ -253,10 +253,11 @@ def _supervision(record: Adopted | Stalled | Restarting) -> str:
         case Stalled():
             seconds_still, limit = units.duration(record.seconds), units.duration(record.limit_seconds)
             return f"{phase_word(record.phase)} stood still for {seconds_still} (limit {limit}): the engine is killed"
+        case Restarting(pause_seconds=0.0):
+            return f"interrupted at step {record.step} ({record.error}): again when all nodes are here"
         case Restarting():
-            pause = units.duration(record.pause_seconds)
-            crash = f"crashed at step {record.step} ({record.error})"
-            return f"{crash}: again in {pause} (restart {record.number})"
+            again = f"again in {units.duration(record.pause_seconds)} (restart {record.number})"
+            return f"crashed at step {record.step} ({record.error}): {again}"
 
 
 def _push(record: PushBegan | Pushed | PushFailed) -> str:

@@ -299,7 +299,7 @@ class EngineEnded(Record, frozen=True, tag="engine_ended"):
     """How the engine's process ended: its exit code, or the signal that killed it, and the last lines it printed.
 
     Both are `None` for an adopted engine: only its parent could have asked. `engine_memory`, `memory_total`: bytes it
-    held when it was last looked at, and bytes there are.
+    held when last looked at, and bytes there are. `lost_node`: whose absence ended it, or (code 11) the wait for it.
     """
 
     code: int | None
@@ -309,10 +309,11 @@ class EngineEnded(Record, frozen=True, tag="engine_ended"):
     engine_memory: int | None = None
     memory_total: int | None = None
     stalled: bool = False
+    lost_node: str = ""
 
 
 class Restarting(Record, frozen=True, tag="restarting"):
-    """The attempt crashed at `step` with `error`; another begins after a pause. `number`: restarts in a row so far."""
+    """Another attempt begins after a pause (none: a node was lost, which is no restart) for `error` at `step`."""
 
     step: int
     error: str
@@ -384,6 +385,7 @@ class Telemetry(Record, frozen=True, tag="telemetry"):
     memory_total: int | None = None
     engine_memory: int | None = None
     gpus: list[Gpu] = []
+    others: list["Telemetry"] = []
 
 
 class Beat(Record, frozen=True, tag="beat"):

@@ -104,9 +104,8 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
         case StageBegan():
             return replace(state, stage=f"{record.number}/{record.of}")
         case PhaseChanged() if not _is_closed(state):
-            since = (
-                None if record.phase != "held" else record.time if state.paused_since is None else state.paused_since
-            )
+            paused = record.time if state.paused_since is None else state.paused_since
+            since = paused if record.phase == "held" else None
             if state.paused_since is not None and since is None:
                 state = with_pause(state, state.paused_since, record.time)
             return replace(state, phase=record.phase, detail=record.detail, paused_since=since)
@@ -304,8 +303,10 @@ def _with_restart(state: RunState, record: Restarting) -> RunState:
     state = replace(state, restarts=[*state.restarts, restart][-RESTARTS_KEPT:])
     if record.attempt < state.attempt:
         return state
-    pause = units.duration(record.pause_seconds)
-    detail = f"again in {pause} after a crash at step {record.step} (restart {record.number})"
+    detail = f"waiting for a node since step {record.step}"
+    if record.pause_seconds:
+        pause = units.duration(record.pause_seconds)
+        detail = f"again in {pause} after a crash at step {record.step} (restart {record.number})"
     return replace(_without_ending(state), restarting=True, phase="starting", detail=detail)
 
 
@@ -344,8 +345,8 @@ def _with_ending(state: RunState, record: RunFinished | RunStopped | RunFailed) 
 
 
 def _failed(exit_code: int) -> Phase:
-    """A disk that is full or fails harms no checkpoint: once it is mended the run continues."""
-    return "parked" if exit_code == DiskError.exit_code else "failed"
+    """A disk that is full or fails harms no checkpoint, nor does a node that is away: later the run continues."""
+    return "parked" if exit_code in (DiskError.exit_code, PARKED) else "failed"
 
 
 def _with_engine_end(state: RunState, record: EngineEnded) -> RunState:
@@ -353,20 +354,19 @@ def _with_engine_end(state: RunState, record: EngineEnded) -> RunState:
     if state.ended_by == "engine" or state.restarting:
         return state
     message, error, exit_code = _explain_end(state, record)
+    hint = "The same command continues from the newest checkpoint, or starts it again if it has saved none."
     return replace(
-        _without_ending(state),
-        ended_by="supervisor",
-        phase=_failed(exit_code),
-        exit_code=exit_code,
-        message=message,
-        hint="The same command continues from the newest checkpoint, or starts it again if it has saved none.",
-        error=error,
-        last_lines=record.last_lines,
-    )
+        _without_ending(state), ended_by="supervisor", phase=_failed(exit_code), exit_code=exit_code, message=message,
+        hint=hint, error=error, last_lines=record.last_lines,
+    )  # fmt: skip
 
 
 def _explain_end(state: RunState, record: EngineEnded) -> tuple[str, str, int]:
     """Message, error in a few words and exit code for an engine that wrote no ending of its own."""
+    if record.lost_node and record.code == PARKED:
+        return f"The run was parked: {record.lost_node}.", f"exit code {PARKED}", PARKED
+    if record.lost_node:
+        return f"The engine was ended: {record.lost_node}.", record.lost_node, PREEMPTED_NOT_SAVED
     if record.stalled:
         message = f"The engine was killed: {state.stalled or 'it stood still'}."
         return message, "stalled", StalledError.exit_code

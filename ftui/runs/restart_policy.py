@@ -52,6 +52,8 @@ def decide(state: RunState, ending: EngineEnded, *, terminated: bool) -> Restart
         return reason
     step, error = crash_step(state), state.error
     row = row_before(state.restarts, state.attempt)
+    if ending.lost_node:  # no fault of the run
+        return Restarting(step=step, error=ending.lost_node, number=row[-1].number if row else 0, pause_seconds=0.0)
     if any((restart.step, restart.error) == (step, error) for restart in row):
         return f"it crashed a second time at step {step} with the same error: {error}"
     number = row[-1].number + 1 if row and not state.has_verified else 1

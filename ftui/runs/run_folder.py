@@ -205,6 +205,15 @@ class Run(msgspec.Struct, frozen=True):
         """The output of the engine, at most 8 MiB; older output is in `engine_log_before`."""
         return self.folder / "engine.log"
 
+    def node_log(self, node: int) -> Path:
+        """The output of the ranks of another node than node 0."""
+        return self.folder / f"node-{node}.log"
+
+    @property
+    def nodes(self) -> Path:
+        """Where node 0 of several listens, and the secret of the nodes (ftui/supervisor/nodes/announcement.py)."""
+        return self.folder / "nodes.json"
+
     @property
     def engine_log_before(self) -> Path:
         """The older output of the engine, from before engine.log grew too long."""

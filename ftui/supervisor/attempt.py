@@ -4,12 +4,14 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from ftui.errors import DiskError
+from ftui import units
+from ftui.errors import PARKED, DiskError
 from ftui.hardware.card_locks import RunCards
 from ftui.hardware.cgroup import oom_kills
 from ftui.runs.curves import CurveReader, write_curves
@@ -29,6 +31,7 @@ from ftui.supervisor.engine_process import (
     say,
     start_engine,
 )
+from ftui.supervisor.nodes.node_group import NodeGroup
 from ftui.supervisor.settings import SupervisorSettings
 from ftui.supervisor.stall import StallDetector, read_beat
 from ftui.supervisor.telemetry import Sampler
@@ -42,6 +45,7 @@ TICK_SECONDS = 1.0
 POLL_SECONDS = 0.05
 STACKS_SECONDS = 2.0  # how long a stalled engine may take to write its stacks
 CURVES_SECONDS = 10.0
+SAY_SECONDS = 5.0  # nodes start together, give or take so much
 LAST_LINES = 20
 LONGEST_LINE = 500
 
@@ -66,6 +70,7 @@ class Attempt:
         *,
         number: int,
         token: str,
+        nodes: NodeGroup | None = None,
     ) -> None:
         self._run = run
         self._settings = settings
@@ -74,6 +79,7 @@ class Attempt:
         self._trackers = trackers
         self._number = number
         self._token = token
+        self._nodes = nodes
         self._log = Writer(run.supervisor_log, attempt=number, token=self._token)
         self._telemetry = Writer(run.telemetry, attempt=number, token=self._token)
         self._log_start = mark(run.engine_log)
@@ -81,20 +87,53 @@ class Attempt:
         self._sampled = Telemetry()
         self._next_curves = time.monotonic() + CURVES_SECONDS
 
-    def start(self, command: Sequence[str], cards: RunCards) -> Engine:
-        """Start the engine on its cards and record it. `command` is run once for each rank."""
+    def start(self, command: Sequence[str], cards: RunCards, has_terminated: Callable[[], bool]) -> Engine | str:
+        """Start the engine on its cards and record it, once all nodes are here. `command` is run once for each rank.
+
+        Returns why nothing was started, where a node does not come or the run is to end.
+        """
         self.write_status()  # names this process before there is an engine to be watched
         own = {"FTUI_ATTEMPT": str(self._number), "FTUI_TOKEN": self._token}
         environment = clean_environment() | cards.environment | own
-        size = self._settings.num_processes
-        engine = start_engine(self._run, command, environment, size=size, keep_open=cards.descriptors)
+        starter = partial(start_engine, self._run, command, keep_open=cards.descriptors)
+        if self._nodes is None:
+            engine = starter(environment, size=self._settings.num_processes)
+        elif ended := self._wait_for_nodes(self._nodes, has_terminated):
+            self._record(self._log, ended)
+            self.write_status()
+            return ended.lost_node or "SIGTERM while it waited for a node"
+        else:
+            per_node = self._settings.num_processes // self._nodes.num_nodes
+            engine = self._nodes.start_engine(starter, environment, self._number, self._token, per_node)
         self._record(self._log, EngineStarted(identity=engine.identity))
         return engine
+
+    def _wait_for_nodes(self, nodes: NodeGroup, has_terminated: Callable[[], bool]) -> EngineEnded | None:
+        begun, next_tick, has_said = time.monotonic(), 0.0, False
+        patience = self._settings.patience_seconds
+        while missing := nodes.missing():
+            waited = time.monotonic() - begun
+            if has_terminated():
+                return self._ending(None, "SIGTERM", stalled=False)
+            away = "node " + " and ".join(map(str, missing)) + (" is away" if len(missing) == 1 else " are away")
+            if patience is not None and waited > patience:
+                return self._ending(PARKED, None, stalled=False, lost_node=f"{away} for {units.duration(patience)}")
+            if waited >= SAY_SECONDS and not has_said:
+                has_said = True
+                ends = "" if patience is None else f", for {units.duration(patience)} at most"
+                self._warn([f"{away}: the run waits for the same command there{ends}"])
+            if waited >= next_tick:
+                next_tick = waited + TICK_SECONDS
+                self.write_status()
+            time.sleep(POLL_SECONDS)
+        return None
 
     def adopt(self, identity: Identity) -> Engine:
         """Watch an engine that runs already, and record that its supervisor is another one now."""
         self._log_start = Mark(0, 0)  # nobody knows where its lines begin
         self._record(self._log, Adopted(identity=identity))
+        if self._nodes is not None:
+            self._nodes.hold(self._token)
         self.write_status()
         return AdoptedEngine(identity)
 
@@ -102,9 +141,13 @@ class Attempt:
         """Watch the engine until it has ended, record how; returns the restart that follows, or why none does."""
         stalled = self._watch_over(engine, forward)
         code, signal = engine.exit_status()
+        lost_node = ""
+        if self._nodes is not None:
+            self._nodes.end_attempt(self._token)
+            code, signal, lost_node = self._nodes.explain(code, signal)
         if num_left := kill_leftovers(engine):
             say(f"The engine has left {num_left} processes behind: killed.")
-        ended = self._ending(code, signal, stalled)
+        ended = self._ending(code, signal, stalled=stalled, lost_node=lost_node)
         self._read_news()
         verdict = decide(fold(self._watch.state, ended), ended, terminated=forward(engine))
         is_recorded = self._record(self._log, ended)
@@ -145,6 +188,8 @@ class Attempt:
         last_tick = next_tick = time.monotonic()
         while not engine.has_ended():
             forward(engine)
+            if self._nodes is not None:
+                self._nodes.end_with_lost(engine)
             if (now := time.monotonic()) >= next_tick:
                 elapsed, last_tick, next_tick = now - last_tick, now, now + TICK_SECONDS
                 self._sample(sampler)
@@ -165,22 +210,28 @@ class Attempt:
 
     def _sample(self, sampler: Sampler) -> None:
         sample = sampler.sample()
+        if self._nodes is not None:
+            sample = msgspec.structs.replace(sample, others=self._nodes.samples())
         self._record(self._telemetry, sample)
         if sample.engine_memory is not None:
             self._sampled = sample
 
-    def _ending(self, code: int | None, signal: str | None, stalled: bool) -> EngineEnded:
+    def _ending(self, code: int | None, signal: str | None, *, stalled: bool, lost_node: str = "") -> EngineEnded:
         kills = oom_kills()
+        lines = last_lines(self._run.engine_log, after(self._run.engine_log, self._log_start))
+        if self._nodes is not None:
+            lines = [*lines, *self._nodes.last_lines()][-LAST_LINES:]
         return EngineEnded(
             attempt=self._number,
             token=self._token,
             code=code,
             signal=signal,
             oom_kills=None if kills is None or self._kills_before is None else kills - self._kills_before,
-            last_lines=last_lines(self._run.engine_log, after(self._run.engine_log, self._log_start)),
+            last_lines=lines,
             engine_memory=self._sampled.engine_memory,
             memory_total=self._sampled.memory_total,
             stalled=stalled,
+            lost_node=lost_node,
         )
 
     def _record(self, writer: Writer, record: Record) -> bool:

@@ -12,7 +12,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import psutil
 
@@ -23,13 +24,29 @@ from ftui.system.process_id import Identity, identity_of, is_alive
 ExitStatus = tuple[int | None, str | None]
 """The exit code, or the name of the signal that ended it; neither where only its parent could have asked."""
 
-PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """The variables with the place of one process of several, in torchrun's names."""
+
+LISTENER = "FTUI_LISTENER"
+"""The descriptor of the socket where all ranks meet, for rank 0: nobody else can take its port."""
+
+KEEPER = "FTUI_KEEPER"
+"""The process that a rank of another node ends with: nobody else would end it."""
 
 LOST_RANK = 75
 """The exit code of a rank that ends because another one is gone; it never stands for the attempt."""
 
 LINGER_SECONDS = 10.0  # how long the others may take once one rank has ended
+
+
+class Meeting(NamedTuple):
+    """Which of `size` ranks a machine starts, `first` and those after it, and where all of them meet."""
+
+    size: int = 1
+    first: int = 0
+    number: int = 1
+    address: str = "127.0.0.1"
+    port: int = 0
 
 
 class RankLostError(Exception):
@@ -81,9 +98,13 @@ class EngineProcess:
             self._killed = send_group(self, signal.SIGKILL)
         return False
 
+    def codes(self) -> list[int]:
+        """The return codes of all ranks; to be asked once it has ended."""
+        return [process.wait() for process in self._processes]
+
     def exit_status(self) -> ExitStatus:
         """Rank 0's way, unless it only ended because of another rank: then that one's."""
-        leader, *others = [process.wait() for process in self._processes]
+        leader, *others = self.codes()
         forced = {LOST_RANK, -signal.SIGKILL} if self._killed else {LOST_RANK}
         if leader in forced:
             leader = next((code for code in others if code not in forced | {0}), leader)
@@ -109,37 +130,67 @@ class AdoptedEngine:
         return None, None
 
 
-def start_engine(
-    run: Run, command: Sequence[str], environment: Mapping[str, str], *, size: int, keep_open: Sequence[int] = ()
-) -> EngineProcess:
-    """The engine as `size` ranks in a process group of its own, everything it prints appended to engine.log.
+def engine_command(run: Run) -> list[str]:
+    """The command line of a rank of the engine; which rank it is stands in its environment."""
+    return [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)]
 
-    It inherits the descriptors `keep_open`: locks that are to last as long as any of its processes.
+
+def start_engine(
+    run: Run,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    size: int = 1,
+    meeting: Meeting | None = None,
+    listener: socket.socket | None = None,
+    log: Path | None = None,
+    keep_open: Sequence[int] = (),
+) -> EngineProcess:
+    """The engine as `size` ranks in a process group of its own, everything it prints appended to engine.log or `log`.
+
+    `meeting` has the ranks of this machine where there are several machines, `listener` the socket where rank 0 waits
+    for all; without them it makes its own. The ranks inherit the descriptors `keep_open`: locks that are to last as long
+    as any of them.
     """
-    port = free_port() if size > 1 else 0
-    log = open_private(run.engine_log, os.O_WRONLY | os.O_APPEND)
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        for rank in range(size):
-            own = dict(environment) if size == 1 else rank_environment(rank, size, port, environment)
+    with contextlib.ExitStack() as stack:
+        output = open_private(log or run.engine_log, os.O_WRONLY | os.O_APPEND)
+        stack.callback(os.close, output)
+        if listener is None and meeting is None and size > 1:
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        if meeting is None:
+            meeting = Meeting(size, 0, size, port=listener.getsockname()[1] if listener else 0)
+        processes: list[subprocess.Popen[bytes]] = []
+        for rank in range(meeting.first, meeting.first + meeting.number):
+            own, descriptors = dict(environment), [*keep_open]
+            if meeting.size > 1:
+                own = rank_environment(rank, meeting.size, meeting.port, environment, meeting)
+            if rank == 0 and listener is not None:
+                descriptors.append(listener.fileno())
+                own[LISTENER] = str(listener.fileno())
             group = processes[0].pid if processes else 0
             processes.append(
                 subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=run.folder, env=own,
-                    process_group=group, pass_fds=keep_open,
+                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=run.folder, env=own,
+                    process_group=group, pass_fds=descriptors,
                 )
             )  # fmt: skip
-    finally:
-        os.close(log)
     return EngineProcess(processes)
 
 
-def rank_environment(rank: int, size: int, port: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment of rank `rank` of `size`: its place, in torchrun's names, and the one GPU it sees."""
+def rank_environment(
+    rank: int, size: int, port: int, environment: Mapping[str, str], meeting: Meeting | None = None
+) -> dict[str, str]:
+    """The environment of a rank: its place, in torchrun's names, and the one GPU it sees.
+
+    All are on this machine, and meet at `port`, unless `meeting` says otherwise.
+    """
+    meeting = meeting or Meeting(size, 0, size, port=port)
     visible = environment.get("CUDA_VISIBLE_DEVICES")  # empty: hidden on purpose
-    gpus = [str(number) for number in range(size)] if visible is None else [gpu for gpu in visible.split(",") if gpu]
-    own = dict(zip(PLACE, (rank, rank, size, "127.0.0.1", port), strict=True))
-    gpu = {"CUDA_VISIBLE_DEVICES": gpus[rank] if rank < len(gpus) else ""}
+    local = rank - meeting.first
+    gpus = [str(n) for n in range(meeting.number)] if visible is None else [gpu for gpu in visible.split(",") if gpu]
+    place = (rank, local, size, meeting.number, meeting.address, port)
+    own = dict(zip(PLACE, place, strict=True))
+    gpu = {"CUDA_VISIBLE_DEVICES": gpus[local] if local < len(gpus) else ""}
     return dict(environment) | {name: str(value) for name, value in own.items()} | gpu
 
 

@@ -12,6 +12,7 @@ from ftui.system.files import read_plain
 
 KNOWN_TRACKERS = ("tensorboard", "wandb", "trackio")
 STALL_MINUTES = 5.0  # where an older profile does not say
+PATIENCE_MINUTES = 30.0
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class SupervisorSettings:
     trackers: tuple[str, ...] = ()
     pushes: bool = False
     """Whether final/ is pushed somewhere when the run has finished."""
+    nodes: int | None = None
+    """Machines that share the run; `None`: what the launcher says."""
+    patience_seconds: float | None = PATIENCE_MINUTES * 60
+    """How long the run waits for a node (`None`: for ever)."""
 
 
 def read_settings(run: Run) -> SupervisorSettings:
@@ -32,17 +37,24 @@ def read_settings(run: Run) -> SupervisorSettings:
     except (OSError, ValueError, RecursionError):
         return SupervisorSettings()
     number = _value(profile, "hardware", "num_processes")
-    minutes = _value(profile, "health", "stall_minutes")
+    nodes = _value(profile, "hardware", "nodes")
     target = _value(profile, "push", "to")
     names = _value(profile, "log", "report_to")
     names = [names] if isinstance(names, str) else names if isinstance(names, list) else []
     return SupervisorSettings(
         num_processes=number if isinstance(number, int) and number >= 1 else 1,
-        stall_seconds=None if minutes == "none"
-        else 60 * (float(minutes) if isinstance(minutes, int | float) else STALL_MINUTES),
+        stall_seconds=_seconds(_value(profile, "health", "stall_minutes"), STALL_MINUTES),
+        nodes=nodes if isinstance(nodes, int) and nodes >= 1 else None,
+        patience_seconds=_seconds(_value(profile, "hardware", "node_patience_minutes"), PATIENCE_MINUTES),
         pushes=isinstance(target, str) and target != "none",
         trackers=tuple(name for name in KNOWN_TRACKERS if name in names),
     )  # fmt: skip
+
+
+def _seconds(minutes: Any, default: float) -> float | None:
+    if minutes == "none":
+        return None
+    return 60 * (float(minutes) if isinstance(minutes, int | float) else default)
 
 
 def _value(profile: dict[str, Any], section: str, key: str) -> Any:

@@ -5,22 +5,24 @@ It stays small (no torch, no pydantic) because it runs as long as the run does, 
 continues, and whoever reads the files sees it.
 """
 
+import os
 import secrets
 import signal
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from ftui.errors import DiskError, FtuiError
+from ftui.errors import PREEMPTED_NOT_SAVED, DiskError, FtuiError
 from ftui.hardware.card_locks import RunCards
 from ftui.runs.curves import CurveReader
 from ftui.runs.events import Restarting
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Watch, own_process
 from ftui.supervisor.attempt import POLL_SECONDS, Attempt
-from ftui.supervisor.engine_process import Engine, say, send_group
+from ftui.supervisor.engine_process import Engine, engine_command, say, send_group
+from ftui.supervisor.nodes.node_group import NodeGroup
+from ftui.supervisor.nodes.node_place import find_place
 from ftui.supervisor.push_at_end import push_at_end
 from ftui.supervisor.settings import SupervisorSettings, read_settings
 from ftui.supervisor.trackers import Trackers
@@ -29,11 +31,6 @@ from ftui.system.process_id import is_alive
 from ftui.system.volume import is_disk_full
 
 PACE = 1.0  # of the pauses before restarts; only tests are in more of a hurry
-
-
-def engine_command(run: Run) -> list[str]:
-    """The command line of a rank of the engine; which rank it is stands in its environment."""
-    return [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)]
 
 
 class Terminations:
@@ -46,6 +43,10 @@ class Terminations:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.num_received += 1
+
+    def receive(self) -> None:
+        """Another node was sent one: it counts as one of this process."""
         self.num_received += 1
 
     def was_received(self) -> bool:
@@ -70,18 +71,27 @@ def supervise(run: Run, command: Sequence[str], card_locks: Sequence[int] = ()) 
     watch.catch_up()
     settings = read_settings(run)
     curves, trackers, cards = CurveReader(run), Trackers(run, settings.trackers), RunCards(run.folder, card_locks)
-    while True:
-        verdict = _run_attempt(run, settings, watch, curves, trackers, cards, command, terminations)
-        if not isinstance(verdict, Restarting):
-            say(f"The run is not started again: {verdict}.")
-            cards.release()
-            if settings.pushes and watch.state.phase == "finished":
-                push_at_end(run, terminations.was_received)
-            return
-        say(f"The engine crashed at step {verdict.step} ({verdict.error}): again in {verdict.pause_seconds:.0f} s.")
-        if not (_wait(verdict.pause_seconds * PACE, terminations) and _take_cards(cards, terminations)):
-            say("SIGTERM: the run is not started again.")
-            return
+    place = find_place(settings.nodes, settings.num_processes, os.environ)
+    nodes = None if place is None else NodeGroup(run, place, terminations.receive)
+    reason = "its supervisor has failed"
+    try:
+        while True:
+            verdict = _run_attempt(run, settings, watch, curves, trackers, cards, command, terminations, nodes)
+            if not isinstance(verdict, Restarting):
+                reason = verdict
+                break
+            say(f"The engine crashed at step {verdict.step} ({verdict.error}): again in {verdict.pause_seconds:.0f} s.")
+            if not (_wait(verdict.pause_seconds * PACE, terminations) and _take_cards(cards, terminations)):
+                reason = "SIGTERM"
+                return
+    finally:
+        say(f"The run is not started again: {reason}.")
+        if nodes is not None:
+            code = watch.state.exit_code
+            nodes.close(PREEMPTED_NOT_SAVED if code is None else code)
+    cards.release()
+    if settings.pushes and watch.state.phase == "finished":
+        push_at_end(run, terminations.was_received)
 
 
 def _run_attempt(
@@ -93,18 +103,23 @@ def _run_attempt(
     cards: RunCards,
     command: Sequence[str],
     terminations: Terminations,
+    nodes: NodeGroup | None,
 ) -> Restarting | str:
     state = watch.state
     engine_before = own_process(run, state.engine)
     adoptable = engine_before if is_alive(engine_before) else None
+    number, token = state.attempt + 1, secrets.token_hex(8)
     if adoptable is not None:
         cards.adopt()
-        attempt = Attempt(run, settings, watch, curves, trackers, number=state.attempt, token=state.token)
-    else:
-        attempt = Attempt(run, settings, watch, curves, trackers, number=state.attempt + 1, token=secrets.token_hex(8))
+        number, token = state.attempt, state.token
+    attempt = Attempt(run, settings, watch, curves, trackers, number=number, token=token, nodes=nodes)
     try:
-        engine = attempt.start(command, cards) if adoptable is None else attempt.adopt(adoptable)
-        return attempt.watch_to_end(engine, terminations.forward)
+        engine: Engine | str
+        if adoptable is not None:
+            engine = attempt.adopt(adoptable)
+        else:
+            engine = attempt.start(command, cards, terminations.was_received)
+        return engine if isinstance(engine, str) else attempt.watch_to_end(engine, terminations.forward)
     finally:
         attempt.close()
 

@@ -157,3 +157,21 @@ def test_records_that_are_not_of_this_attempt_forbid_a_restart() -> None:
     assert isinstance(decide(RunState(), end, terminated=False), str)
     other = reduce(fold, [begun(), EngineStarted(identity=ENGINE, attempt=1, token="other")], RunState())
     assert isinstance(decide(other, end, terminated=False), str)
+
+
+def test_a_lost_node_is_waited_for_however_often_and_counts_as_no_restart() -> None:
+    state, numbers = RunState(), []
+    for attempt in range(1, 9):
+        end = ended(code=75, attempt=attempt, lost_node="node 1 was not heard")
+        state = reduce(fold, [begun(attempt), make_step(3, attempt=attempt), end], state)
+        restart = decide(state, end, terminated=False)
+        assert isinstance(restart, Restarting) and restart.pause_seconds == 0
+        numbers.append(restart.number)
+        state = fold(state, Restarting(**{**_fields(restart), "attempt": attempt}))
+        assert state.phase == "starting" and "waiting for a node" in state.detail
+    assert numbers == [0] * 8
+    crash = verdict(make_step(3, attempt=9), end=ended(code=1, attempt=9), state=state)
+    assert isinstance(crash, Restarting) and crash.number == 1
+    away = ended(code=11, attempt=9, lost_node="node 1 is away for 30m 00s")
+    state = reduce(fold, [begun(9), away], state)
+    assert (state.phase, state.exit_code) == ("parked", 11) and isinstance(decide(state, away, terminated=False), str)

@@ -70,8 +70,8 @@ def test_a_rank_that_is_done_early_ends_nobody(monkeypatch: pytest.MonkeyPatch) 
 def test_each_rank_is_told_its_place_and_sees_one_gpu() -> None:
     told = rank_environment(1, 2, 4711, {"HOME": "/home/me", "CUDA_VISIBLE_DEVICES": "3,5"})
     assert told == {
-        "HOME": "/home/me", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "4711", "CUDA_VISIBLE_DEVICES": "5",
+        "HOME": "/home/me", "RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "4711", "CUDA_VISIBLE_DEVICES": "5",
     }  # fmt: skip
     assert rank_environment(1, 2, 1, {})["CUDA_VISIBLE_DEVICES"] == "1"
     assert rank_environment(2, 3, 1, {"CUDA_VISIBLE_DEVICES": "0,1"})["CUDA_VISIBLE_DEVICES"] == ""

@@ -1,0 +1,218 @@
+"""Node 0 and a keeper in one process, with a line of Python as each rank: who starts, who is lost, who is told."""
+
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui.errors import PREEMPTED_NOT_SAVED, FtuiError, HardwareError, UsageError
+from ftui.runs.events import EngineEnded, Warned
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run
+from ftui.runs.status import read_status
+from ftui.supervisor import attempt as attempts
+from ftui.supervisor.engine_process import LOST_RANK, start_engine
+from ftui.supervisor.nodes import keeper as keeping
+from ftui.supervisor.nodes import node_group
+from ftui.supervisor.nodes.keeper import Keeper
+from ftui.supervisor.nodes.node_group import NodeGroup
+from ftui.supervisor.nodes.node_place import NodePlace
+from ftui.supervisor.supervise import supervise
+
+LEADER, OTHER = NodePlace(0, 2, "127.0.0.1"), NodePlace(1, 2, "127.0.0.1")
+BEAT, SILENCE = 0.05, 0.8
+WAITS = "import time; time.sleep(60)"
+
+
+@pytest.fixture
+def run(make_run: Any) -> Run:
+    made: Run = make_run("mine")
+    return made
+
+
+@pytest.fixture
+def told() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def group(run: Run, told: list[str]) -> Iterator[NodeGroup]:
+    made = NodeGroup(run, LEADER, lambda: told.append("terminate"), beat=BEAT, silence=SILENCE)
+    yield made
+    made.close(0)
+
+
+@pytest.fixture
+def keeper(run: Run, told: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Keeper]:
+    ranks(monkeypatch, WAITS)
+    made = Keeper(lambda: run, OTHER, 60.0, told.append, beat=BEAT, silence=SILENCE)
+    yield made
+    made.close()
+
+
+def ranks(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """What each rank of the keeper runs instead of the engine."""
+    monkeypatch.setattr(keeping, "engine_command", lambda run: [sys.executable, "-S", "-c", program])
+
+
+def look_until(keeper: Keeper, condition: Callable[[], Any], seconds: float = 20.0) -> int | None:
+    deadline, code = time.monotonic() + seconds, None
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true"
+        code = keeper._look()
+        time.sleep(0.01)
+    return code
+
+
+def start(group: NodeGroup, run: Run, program: str = WAITS) -> Any:
+    """Both nodes' ranks, two on each; returns those of node 0."""
+    begin = partial(start_engine, run, [sys.executable, "-S", "-c", program])
+    return group.start_engine(begin, {}, 1, "token", per_node=2)
+
+
+def test_the_real_constants() -> None:
+    """Both sides notice a dead link within 35 seconds, whatever the phase of their beats."""
+    assert (node_group.BEAT_SECONDS, node_group.SILENCE_SECONDS) == (1.0, 30.0)
+    assert node_group.SILENCE_SECONDS + 2 * node_group.BEAT_SECONDS + keeping.LOOK_SECONDS < 35
+
+
+def test_each_node_starts_its_own_ranks_and_tells_how_they_ended(
+    group: NodeGroup, keeper: Keeper, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR GLOO_SOCKET_IFNAME NCCL_SOCKET_IFNAME FTUI_ATTEMPT"
+    program = f"import os; print(*[os.environ.get(name) for name in {names.split()}], flush=True)"
+    ranks(monkeypatch, program)
+    assert group.missing() == [1]
+    look_until(keeper, lambda: not group.missing())
+    own = start(group, run, program.replace("print(", "print('own', "))
+    look_until(keeper, lambda: not group._is_working() and own.has_ended())
+    lines = sorted(run.node_log(1).read_text().splitlines())
+    assert lines == ["2 0 4 2 127.0.0.1 lo =lo 1", "3 1 4 2 127.0.0.1 lo =lo 1"]
+    assert sorted(run.engine_log.read_text().splitlines())[1] == "own 1 1 4 2 127.0.0.1 lo =lo None"
+    assert group.explain(0, None) == (0, None, "") and not group.loss()
+    group.close(20)
+    assert look_until(keeper, lambda: keeper._look() == 20 or keeper._channel is None) in (20, None)
+
+
+def test_how_a_rank_of_another_node_failed_stands_for_the_attempt(
+    group: NodeGroup, keeper: Keeper, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "rank 3 failed: no"
+    ranks(
+        monkeypatch,
+        f"import os; bad = os.environ['RANK'] == '3'; print({text!r} if bad else ''); raise SystemExit(31 * bad)",
+    )
+    look_until(keeper, lambda: not group.missing())
+    own = start(group, run, f"raise SystemExit({LOST_RANK})")
+    look_until(keeper, lambda: not group._is_working() and own.has_ended())
+    assert group.explain(*own.exit_status()) == (31, None, "") and "rank 3 failed: no" in group.last_lines()
+
+
+def test_a_keeper_that_falls_silent_is_lost_and_ends_its_own_ranks(
+    group: NodeGroup, keeper: Keeper, run: Run, told: list[str]
+) -> None:
+    """As when the link between them is down: neither hears the other. In a pause both hear each other: nothing ends."""
+    look_until(keeper, lambda: not group.missing())
+    own = start(group, run)
+    begun = time.monotonic()
+    look_until(keeper, lambda: time.monotonic() > begun + 2 * SILENCE)
+    assert keeper._engine is not None and not group.loss(), "a long pause ends nothing"
+    with group._lock:  # node 0 beats no more, nor does it listen
+        look_until(keeper, lambda: keeper._engine is None)
+    assert any("was not heard" in line for line in told)
+    deadline = time.monotonic() + 10
+    while not group.loss():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    group.end_with_lost(own)
+    while not own.has_ended():
+        time.sleep(0.02)
+    code, name, lost = group.explain(*own.exit_status())
+    assert lost.startswith("node 1 (") and (code, name) == (None, "SIGKILL")
+
+
+def test_a_new_keeper_means_that_the_ranks_of_its_node_are_gone(
+    group: NodeGroup, keeper: Keeper, run: Run, told: list[str]
+) -> None:
+    look_until(keeper, lambda: not group.missing())
+    own = start(group, run)
+    other = Keeper(lambda: run, OTHER, 60.0, told.append, beat=BEAT, silence=SILENCE)
+    look_until(other, lambda: "come back without its ranks" in group.loss())
+    with pytest.raises(FtuiError, match="Another command has joined as node 1"):
+        look_until(keeper, lambda: False)
+    group.end_with_lost(own)
+    assert own.codes() == [-signal.SIGKILL] * 2
+    other.close()
+
+
+def test_sigterm_goes_to_node_0(group: NodeGroup, keeper: Keeper, told: list[str]) -> None:
+    look_until(keeper, lambda: not group.missing())
+    keeper._receive(signal.SIGTERM, None)
+    look_until(keeper, lambda: "terminate" in told)
+
+
+def test_sigterm_while_node_0_is_away_ends_the_keeper(keeper: Keeper) -> None:
+    keeper._receive(signal.SIGTERM, None)
+    assert keeper._look() == PREEMPTED_NOT_SAVED
+
+
+@pytest.mark.parametrize(("name", "there"), [("torch", "1.0"), ("ftui", "0.0.1")])
+def test_other_versions_are_refused(
+    name: str, there: str, group: NodeGroup, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = keeping.node_versions()
+    monkeypatch.setattr(keeping, "node_versions", lambda: versions | {name: there})
+    with pytest.raises(HardwareError, match=re.escape(f"has {name} {there}, and node 0 has {versions[name]}")):
+        look_until(keeper, lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [(NodePlace(1, 3, "127.0.0.1"), "node 0 waits for 2 nodes"), (NodePlace(2, 3, "127.0.0.1"), "node 2 of 3")],
+)
+def test_another_number_of_nodes_is_refused(place: NodePlace, words: str, group: NodeGroup, run: Run) -> None:
+    with pytest.raises(UsageError, match=words):
+        look_until(Keeper(lambda: run, place, 60.0, print, beat=BEAT, silence=SILENCE), lambda: False)
+
+
+def test_a_wrong_secret_is_refused(group: NodeGroup, keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FTUI_NODE_SECRET", "not that of the run")
+    with pytest.raises(HardwareError, match="another secret"):
+        look_until(keeper, lambda: False)
+
+
+def test_a_folder_that_is_not_shared_is_refused(
+    group: NodeGroup, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The nonce in nodes.json proves it, not the path: a copy of the folder from before has another one."""
+    (tmp_path / "copy").mkdir()
+    monkeypatch.setenv("FTUI_NODE_SECRET", group._announcement.secret)
+    place = OTHER._replace(port=group._announcement.port)
+    with pytest.raises(UsageError, match="does not see the folder of this run"):
+        look_until(Keeper(lambda: Run(tmp_path / "copy"), place, 60.0, print), lambda: False)
+
+
+def test_patience_ends_and_the_run_is_parked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "SAY_SECONDS", 0.1)
+    for name, value in {"NODE_RANK": "0", "NNODES": "2", "MASTER_ADDR": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    run.profile.write_text("[hardware]\nnum_processes = 2\nnode_patience_minutes = 0.01\n")
+    before = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGHUP)]
+    try:
+        supervise(run, [sys.executable, "-c", "raise SystemExit(70)"])
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+    warned, ended = Tail(run.supervisor_log).read()
+    assert isinstance(warned, Warned) and warned.message.startswith("node 1 is away")
+    assert isinstance(ended, EngineEnded) and (ended.code, ended.attempt) == (11, 1)
+    state = read_status(run).state
+    assert (state.phase, state.exit_code) == ("parked", 11) and "node 1 is away" in state.message
+    assert os.stat(run.nodes).st_mode & 0o777 == 0o600
