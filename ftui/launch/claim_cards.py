@@ -1,6 +1,7 @@
 """The cards of a run that is started by hand: taken before it starts, as the queue takes them."""
 
 import contextlib
+import os
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -8,6 +9,7 @@ from ftui.errors import UsageError
 from ftui.hardware.card_locks import card_id, find_holder, take_cards
 from ftui.hardware.detect import Device, Machine, find_machine
 from ftui.profile.schema import Profile
+from ftui.supervisor.nodes.node_place import find_place
 from ftui.system.files import Lock
 from ftui.text import shown
 
@@ -39,6 +41,8 @@ def claimed_cards(profile: Profile) -> Iterator[list[Lock]]:
 def _claim(profile: Profile) -> list[Lock]:
     machine = find_machine()
     kind, number = device_kind(profile, machine), profile.hardware.num_processes
+    if (place := find_place(profile.hardware.nodes, number, os.environ)) is not None:
+        number //= place.num_nodes
     try:
         if kind != "cuda":
             return take_cards([card_id(kind)]) or []

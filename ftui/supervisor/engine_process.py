@@ -130,11 +130,6 @@ class AdoptedEngine:
         return None, None
 
 
-def engine_command(run: Run) -> list[str]:
-    """The command line of a rank of the engine; which rank it is stands in its environment."""
-    return [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)]
-
-
 def start_engine(
     run: Run,
     command: Sequence[str],
@@ -149,8 +144,8 @@ def start_engine(
     """The engine as `size` ranks in a process group of its own, everything it prints appended to engine.log or `log`.
 
     `meeting` has the ranks of this machine where there are several machines, `listener` the socket where rank 0 waits
-    for all; without them it makes its own. The ranks inherit the descriptors `keep_open`: locks that are to last as long
-    as any of them.
+    for all; without them it makes its own. Ranks inherit the descriptors `keep_open`: locks that are to last as long as
+    any of them.
     """
     with contextlib.ExitStack() as stack:
         output = open_private(log or run.engine_log, os.O_WRONLY | os.O_APPEND)

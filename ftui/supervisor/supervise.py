@@ -20,7 +20,7 @@ from ftui.runs.events import Restarting
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Watch, own_process
 from ftui.supervisor.attempt import POLL_SECONDS, Attempt
-from ftui.supervisor.engine_process import Engine, engine_command, say, send_group
+from ftui.supervisor.engine_process import Engine, say, send_group
 from ftui.supervisor.nodes.node_group import NodeGroup
 from ftui.supervisor.nodes.node_place import find_place
 from ftui.supervisor.push_at_end import push_at_end
@@ -31,6 +31,11 @@ from ftui.system.process_id import is_alive
 from ftui.system.volume import is_disk_full
 
 PACE = 1.0  # of the pauses before restarts; only tests are in more of a hurry
+
+
+def engine_command(run: Run) -> list[str]:
+    """The command line of a rank of the engine; which rank it is stands in its environment."""
+    return [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)]
 
 
 class Terminations:

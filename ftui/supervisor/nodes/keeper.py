@@ -18,7 +18,6 @@ from ftui.supervisor.engine_process import (
     EngineProcess,
     Meeting,
     clean_environment,
-    engine_command,
     kill_leftovers,
     send_group,
     start_engine,
@@ -45,6 +44,7 @@ from ftui.supervisor.nodes.node_messages import (
     Welcome,
 )
 from ftui.supervisor.nodes.node_place import NodePlace
+from ftui.supervisor.supervise import engine_command
 from ftui.supervisor.telemetry import Sampler
 
 LOOK_SECONDS = 0.05

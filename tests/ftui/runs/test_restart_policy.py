@@ -163,7 +163,8 @@ def test_a_lost_node_is_waited_for_however_often_and_counts_as_no_restart() -> N
     state, numbers = RunState(), []
     for attempt in range(1, 9):
         end = ended(code=75, attempt=attempt, lost_node="node 1 was not heard")
-        state = reduce(fold, [begun(attempt), make_step(3, attempt=attempt), end], state)
+        records: list[AnyRecord] = [begun(attempt), make_step(3, attempt=attempt), end]
+        state = reduce(fold, records, state)
         restart = decide(state, end, terminated=False)
         assert isinstance(restart, Restarting) and restart.pause_seconds == 0
         numbers.append(restart.number)
@@ -173,5 +174,5 @@ def test_a_lost_node_is_waited_for_however_often_and_counts_as_no_restart() -> N
     crash = verdict(make_step(3, attempt=9), end=ended(code=1, attempt=9), state=state)
     assert isinstance(crash, Restarting) and crash.number == 1
     away = ended(code=11, attempt=9, lost_node="node 1 is away for 30m 00s")
-    state = reduce(fold, [begun(9), away], state)
+    state = fold(fold(state, begun(9)), away)
     assert (state.phase, state.exit_code) == ("parked", 11) and isinstance(decide(state, away, terminated=False), str)

@@ -20,8 +20,8 @@ from ftui.runs.status import Status, read_status
 from ftui.supervisor import attempt, stall
 from ftui.supervisor import supervise as supervisor
 from ftui.supervisor.attempt import last_lines
-from ftui.supervisor.engine_process import LOST_RANK, engine_command, signal_name
-from ftui.supervisor.supervise import main, supervise
+from ftui.supervisor.engine_process import LOST_RANK, signal_name
+from ftui.supervisor.supervise import engine_command, main, supervise
 from ftui.system.files import try_lock
 from ftui.system.process_id import identity_of, is_alive
 

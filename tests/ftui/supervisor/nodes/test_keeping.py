@@ -21,6 +21,7 @@ from ftui.supervisor import attempt as attempts
 from ftui.supervisor.engine_process import LOST_RANK, start_engine
 from ftui.supervisor.nodes import keeper as keeping
 from ftui.supervisor.nodes import node_group
+from ftui.supervisor.nodes.announcement import node_versions
 from ftui.supervisor.nodes.keeper import Keeper
 from ftui.supervisor.nodes.node_group import NodeGroup
 from ftui.supervisor.nodes.node_place import NodePlace
@@ -167,7 +168,7 @@ def test_sigterm_while_node_0_is_away_ends_the_keeper(keeper: Keeper) -> None:
 def test_other_versions_are_refused(
     name: str, there: str, group: NodeGroup, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    versions = keeping.node_versions()
+    versions = node_versions()
     monkeypatch.setattr(keeping, "node_versions", lambda: versions | {name: there})
     with pytest.raises(HardwareError, match=re.escape(f"has {name} {there}, and node 0 has {versions[name]}")):
         look_until(keeper, lambda: False)
