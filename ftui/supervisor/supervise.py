@@ -8,6 +8,7 @@ continues, and whoever reads the files sees it.
 import os
 import secrets
 import signal
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
