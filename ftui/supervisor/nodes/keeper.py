@@ -57,10 +57,10 @@ class Keeper:
 
     def __init__(
         self, find_run: Callable[[], Run], place: NodePlace, patience: float | None, say: Callable[[str], None], *,
-        beat: float = BEAT_SECONDS, silence: float = SILENCE_SECONDS,
+        beat: float | None = None, silence: float | None = None,
     ) -> None:  # fmt: skip
         self._find_run, self._place, self._patience, self._say = find_run, place, patience, say
-        self._beat, self._silence = beat, silence
+        self._beat, self._silence = beat or BEAT_SECONDS, silence or SILENCE_SECONDS
         self._id = secrets.token_hex(8)
         self._run = find_run()
         self._channel: Channel | None = None

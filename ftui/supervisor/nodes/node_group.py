@@ -73,12 +73,12 @@ class NodeGroup:
 
     def __init__(
         self, run: Run, place: NodePlace, on_terminate: Callable[[], None], *,
-        beat: float = BEAT_SECONDS, silence: float = SILENCE_SECONDS,
+        beat: float | None = None, silence: float | None = None,
     ) -> None:  # fmt: skip
         self._run, self._run_id = run, run.read_facts().run_id
         self.num_nodes = place.num_nodes
         self._on_terminate = on_terminate
-        self._beat, self._silence = beat, silence
+        self._beat, self._silence = beat or BEAT_SECONDS, silence or SILENCE_SECONDS
         self._members = {node: Member(node) for node in range(1, place.num_nodes)}
         self._lock = threading.RLock()
         self._ends = threading.Event()
