@@ -50,9 +50,11 @@ def simulate(
         full_depth: compute every layer, rather than a few that stand for all; the answer is the same.
 
     Raises:
-        NotSimulatedError: the model brings its own code.
+        NotSimulatedError: the model brings its own code, or all of it is trained and divided.
         FtuiError: a run of the profile on this card would be refused.
     """
+    if profile.hardware.shard != "none" and not profile.adapter.is_lora:
+        raise NotSimulatedError("What each process has of trained weights that are divided is told in closed form.")
     made = _made(profile, folder_or_config, card)
     left_mapped, elsewhere = _left_mapped(made), find_elsewhere(profile, made)  # before layers are taken out of it
     load = None

@@ -141,20 +141,25 @@ def _checkpointing(setup: TrainingSetup) -> list[Lever]:
 
 
 def _shards(setup: TrainingSetup) -> list[Lever]:
-    """The frozen base divided among the processes; among all cards of the machine where only one is used of them."""
+    """The base, or all that is trained, divided among processes; among all cards where only one of them is used."""
     is_kept_whole = setup.use_dora or setup.is_8bit or setup.bias != "none" or setup.modules_to_save
     has_experts = any(layer.experts is not None for layer in setup.shape.layers)
     is_other = setup.is_compiled or setup.has_liger or setup.adds_tokens or setup.card.kind == "mps"
-    if not setup.is_lora or setup.shard != "none" or is_kept_whole or has_experts or is_other or setup.offload:
+    is_offloaded = setup.offload or setup.activation_offload
+    if setup.shard != "none" or is_kept_whole or has_experts or is_other or is_offloaded:
+        return []
+    if not setup.is_lora and (setup.method != "full" or not _divides_state(setup)):
         return []
     now, number = setup.num_processes, max(setup.num_processes, setup.num_cards)
     if number == 1:
         return []
     fields: dict[str, Any] = {"shard": "all", "num_processes": number}
     values: dict[Key, Any] = {SHARD: "all"}
-    why = f"the frozen base divided among {number} GPUs, its layers gathered as they compute"
+    what = "the frozen base" if setup.is_lora else "weights, gradients and moments"
+    why = f"{what} divided among {number} GPUs, layers gathered as they compute"
+    settled = ("stored",) if setup.is_lora else ("stored", "optimizer")
     if number == now:
-        return [Lever(fields, values, why)]
+        return [Lever(fields, values, why, settled)]
     rows = setup.micro_batch * setup.accumulation
     if rows % number:
         return []
@@ -163,12 +168,18 @@ def _shards(setup: TrainingSetup) -> list[Lever]:
         size -= 1
     fields |= {"micro_batch": size, "accumulation": rows // (number * size)}
     values |= {PROCESSES: number, MICRO_BATCH: size, ACCUMULATION: rows // (number * size)}
-    return [Lever(fields, values, f"{why}; {effective(setup)}", settles=("micro-batch",))]
+    return [Lever(fields, values, f"{why}; {effective(setup)}", ("micro-batch", *settled))]
+
+
+def _divides_state(setup: TrainingSetup) -> bool:
+    """Whether the state of the weights that are trained can be divided: of torch's own optimizers, by any row."""
+    is_plain = not (setup.is_from_scratch or setup.shape.gives_scores)
+    return is_plain and setup.optim not in FROM_BITSANDBYTES and setup.optim != "adafactor"
 
 
 def _offloads(setup: TrainingSetup) -> list[Lever]:
     """The base in host memory beside an adapter, else the optimizer's state, else both."""
-    if setup.card.kind == "cpu" or setup.is_compiled:
+    if setup.card.kind == "cpu" or setup.is_compiled or setup.shard != "none":
         return []
     levers, offload = [], setup.offload
     has_torch = setup.optim not in FROM_BITSANDBYTES
@@ -176,7 +187,7 @@ def _offloads(setup: TrainingSetup) -> list[Lever]:
         offload = (*offload, "state")
         why = "the optimizer's state in host memory: it crosses PCIe in each update"
         levers.append(Lever({"offload": offload}, {OFFLOAD: [*offload]}, why, settles=("optimizer",)))
-    if setup.method == "full" or setup.is_8bit or "base" in offload or setup.shard != "none":
+    if setup.method == "full" or setup.is_8bit or "base" in offload:
         return levers
     fields = {"offload": ("base", *offload), "checkpointing": 1, "forgotten": None}
     values: dict[Key, Any] = {OFFLOAD: ["base", *offload]}
@@ -191,7 +202,7 @@ def _offloads(setup: TrainingSetup) -> list[Lever]:
 
 
 def _stored(setup: TrainingSetup) -> list[Lever]:
-    if setup.card.kind == "cpu" or setup.is_compiled or setup.activation_offload:
+    if setup.card.kind == "cpu" or setup.is_compiled or setup.activation_offload or setup.shard != "none":
         return []
     why = "what layers store in host memory until the backward pass: it crosses PCIe twice"
     return [Lever({"activation_offload": True}, {STORED: True}, why)]

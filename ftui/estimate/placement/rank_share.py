@@ -1,21 +1,23 @@
 """What one of several processes has of gradients and optimizer moments, and of the weights where all are trained.
 
-`ddp` is ftui's own way, with `hardware.shard` and without; the others answer "what if": ZeRO (Rajbhandari et al.,
-arXiv 1910.02054, section 5) divides the moments in stage 1, the gradients too in stage 2, the weights too in stage 3.
-FSDP (Zhao et al., arXiv 2304.11277) divides all three and gathers one layer while the next comes.
+`ddp` is ftui's own way, with `hardware.shard` (a frozen base: frozen_base.py) and without; the others answer "what if":
+ZeRO (Rajbhandari et al., arXiv 1910.02054, section 5) divides the moments in stage 1, the gradients too in stage 2, the
+weights too in stage 3. FSDP (Zhao et al., arXiv 2304.11277) divides all three and gathers one layer while the next
+comes.
 """
 
 from dataclasses import dataclass
 
-from ftui.estimate.setup import Parallel, TrainingSetup
+from ftui.estimate.placement.frozen_base import BACKWARD_COPIES
+from ftui.estimate.setup import TrainingSetup
 from ftui.hardware.devices import MiB
 
 BUCKET_BYTES = 64 * MiB
 """engine/distributed/process_group.py: gradients that are summed in one piece, in a flat tensor."""
 
 
-OF_SHARD: dict[str, Parallel] = {"none": "ddp", "state": "zero2", "all": "fsdp"}
-"""What `hardware.shard` comes to where all weights are trained."""
+WHOLE_GRADIENTS = 2
+"""Layers whose gradients are whole where they are divided: as they are made, and as they are sent."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,11 @@ def share_between_ranks(
     if number == 1:
         return RankShare(weights, gradients, moments, 0)
     bucket = min(gradients, BUCKET_BYTES)
-    way = setup.parallel
-    if way == "ddp" and not setup.is_lora:  # a frozen base is divided by itself: frozen_base.py
-        way = OF_SHARD[setup.shard]
-    match way:
+    if setup.parallel == "ddp" and setup.method == "full" and setup.shard != "none":
+        whole = weights if setup.shard == "state" else BACKWARD_COPIES * largest_layer
+        own = weights // number, gradients // number, moments // number
+        return RankShare(*own, whole + WHOLE_GRADIENTS * largest_layer)
+    match setup.parallel:
         case "ddp":
             return RankShare(weights, gradients, moments, bucket)
         case "zero1":

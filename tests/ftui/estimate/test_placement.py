@@ -13,6 +13,7 @@ from ftui.estimate.setup import TrainingSetup
 from ftui.hardware.detect import MachineRoom
 from ftui.hardware.devices import GiB, find_card
 from ftui.profile.schema import Profile
+from ftui.profile.sections.model import ModelSection
 
 # Llama 3.1 70B: 80 layers of width 8192, keys and values 1024 wide, 28672 inside; 128256 entries, an untied head.
 LINEAR = 2 * 8192 * 8192 + 2 * 8192 * 1024 + 3 * 8192 * 28672
@@ -71,6 +72,28 @@ def test_one_card_has_two_layers_of_a_base_in_host_memory() -> None:
     assert slow is not None and fast is not None
     moved = 2 * one.accumulation * LAYERS * LAYER  # to compute forward, and again for the way back
     assert slow - fast == pytest.approx(moved / timing.LINK_SHARE / 1e9 * (1 / 8 - 1 / 16), rel=0.01)
+
+
+def test_all_that_is_trained_is_divided() -> None:
+    """Llama 3.1 8B in float32: 16 bytes a weight with gradient and moments, of which each of eight has an eighth."""
+    eight = replace(setup(8, "a100-80"), shape=setup_8b().shape, method="full", trained=4, storage=4)
+    told = {shard: closed_form.memory(replace(eight, shard=shard)) for shard in ("none", "state", "all")}
+    number = 8_030_261_248
+    for shard, whole in (("state", 4 * number), ("all", 0)):
+        parts = told[shard].breakdown
+        assert parts["optimizer"] == 2 * 4 * number // 8
+        assert parts["weights"] > whole + 4 * number // 8
+    assert told["all"].process < told["state"].process < told["none"].process
+    assert told["all"].process < 80 * GiB / 1.5
+
+
+def setup_8b() -> TrainingSetup:
+    found = setup_for(
+        profile(1).model_copy(update={"model": ModelSection(name_or_path="meta-llama/Llama-3.1-8B")}),
+        find_card("a100-80"),
+    )
+    assert isinstance(found, TrainingSetup)
+    return found
 
 
 def test_what_finds_no_room_in_host_memory_is_refused_and_not_proposed() -> None:
