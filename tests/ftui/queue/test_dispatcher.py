@@ -3,6 +3,8 @@
 import itertools
 import json
 import random
+import shutil
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,16 +14,19 @@ import msgspec
 import pytest
 
 from ftui.errors import PARKED, PREEMPTED_SAVED
+from ftui.hardware.card_locks import take_cards
 from ftui.queue import wake as waking
-from ftui.queue.dispatcher import MOST_STARTS, how_it_ended
+from ftui.queue.dispatcher import MOST_STARTS, Dispatcher, how_it_ended
 from ftui.queue.queue_files import QueueFiles
-from ftui.queue.waiting_runs import Added, Entry, Queue, Started
+from ftui.queue.waiting_runs import Added, Entry, Paused, Queue, Started
 from ftui.queue.wake import wake
+from ftui.runs.events import EngineStarted
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.runs.state import RunState
 from ftui.runs.status import Status, read_status
-from ftui.system.process_id import this_process
-from tests.support.stand_in_queue import CARDS, COMMAND
+from ftui.system.files import Lock, try_lock
+from ftui.system.process_id import Identity, this_process
+from tests.support.stand_in_queue import CARDS, COMMAND, driver
 
 HERE = this_process()
 BEFORE = msgspec.structs.replace(HERE, boot="another")  # the machine was started again since
@@ -110,3 +115,62 @@ def test_killed_twenty_times_it_starts_each_run_once_in_order_and_never_two_on_a
     assert {name: read_status(run).state.phase for name, run in zip(names, runs, strict=True)} == {
         name: "failed" if name == "bad" else "finished" for name in names
     }
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
+    """What a dispatcher in this process would start, on two cards that are not there."""
+    begun: list[tuple[str, list[str]]] = []
+
+    def launch(run: Run, lock: Lock, cards: list[Lock]) -> None:
+        begun.append((run.name, [one.path.stem for one in cards]))
+
+    monkeypatch.setitem(sys.modules, "pynvml", driver())
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("ftui.queue.dispatcher.launch", launch)
+    return begun
+
+
+def test_what_the_machine_has_lost_goes_on_before_what_waits(
+    add: Callable[..., Run], append: Any, dead: Identity, tmp_path: Path, starts: list[tuple[str, list[str]]]
+) -> None:
+    files = QueueFiles(tmp_path / "runs")
+    add("first")
+    lost = add("lost")
+    add("last")
+    with files.changing() as pen:
+        pen.write(Started(run_id="id-lost", by=BEFORE, cards=["GPU-b"]))
+    append(lost.supervisor_log, EngineStarted(identity=dead), attempt=1)
+    assert Dispatcher(files).tick()
+    assert starts == [("lost", ["GPU-a"]), ("first", ["GPU-b"])]
+    queue = files.read()
+    assert [entry.added.name for entry in (*queue.running, *queue.waiting)] == ["lost", "first", "last"]
+
+
+@pytest.mark.parametrize(
+    ("happening", "started"),
+    [("nothing", ["one", "two"]), ("paused", []), ("removed", ["two"]), ("by hand", ["two"]), ("locked", ["two"]),
+     ("card taken", ["one"])],
+)  # fmt: skip
+def test_what_stands_in_the_way_of_a_start(
+    add: Callable[..., Run], append: Any, living: Identity, tmp_path: Path, happening: str, started: list[str],
+    starts: list[tuple[str, list[str]]],
+) -> None:  # fmt: skip
+    files, run = QueueFiles(tmp_path / "runs"), add("one")
+    add("two")
+    if happening == "paused":
+        with files.changing() as pen:
+            pen.write(Paused())
+    elif happening == "removed":
+        shutil.rmtree(run.folder)
+    elif happening == "by hand":
+        append(run.supervisor_log, EngineStarted(identity=living), attempt=1)
+    lock = try_lock(run.supervisor_lock) if happening == "locked" else None
+    cards = take_cards(["GPU-b"]) if happening == "card taken" else None
+    assert Dispatcher(files).tick() == (happening != "paused")
+    assert [name for name, _ in starts] == started
+    for one in (lock, *(cards or ())):
+        if one is not None:
+            one.close()
+    if happening == "removed":
+        assert [entry.added.name for entry in files.read().running] == ["two"]
