@@ -151,8 +151,9 @@ def test_a_sharded_run_is_steered_as_any_other(workbench: Workbench) -> None:
     assert workbench.ftui("park", "team").returncode == 0
     wait_for_end(workbench, run)
     assert last(run, RunStopped).exit_code == 11
+    parked = steps(run)[-1].attempt
     assert workbench.ftui("resume", "team", "--detach").returncode == 0
-    wait_until(lambda: steps(run)[-1].attempt == 2)
+    wait_until(lambda: steps(run)[-1].attempt > parked)
     assert last(run, RunStarted).reproducibility == "EXACT"
     os.kill(status(workbench, "team")["engine"]["pid"], signal.SIGTERM)
     wait_for_end(workbench, run)
