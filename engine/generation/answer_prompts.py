@@ -42,6 +42,8 @@ def answer_prompts(
     batches of half the size, and all that follow have that size: `on_smaller` gets it. An answer does not depend on
     the others of its batch, except for the last bits of the model's arithmetic.
 
+    Over a base that ranks share memory that runs out is an error: the others wait inside that pass.
+
     `before_pass` is called before each pass of the model, and may leave by an exception. Who iterates sets what
     `decode` asks for (evaluation mode, precision) and keeps it until the end.
     """
@@ -55,7 +57,9 @@ def answer_prompts(
         passes = decode(
             model, [prompts[number] for number in batch], sampling, stop_ids=stop_ids, max_new_tokens=max_new_tokens
         )
-        unfinished, is_short = yield from _answer_batch(passes, batch, stop_ids, before_pass)
+        unfinished, is_short = yield from _answer_batch(
+            passes, batch, stop_ids, before_pass, can_retry=not hasattr(model, "sharded_base")
+        )
         if is_short:
             release_cached_memory(model.device)
             if len(batch) == 1:
@@ -67,7 +71,12 @@ def answer_prompts(
 
 
 def _answer_batch(
-    passes: Iterator[list[Token]], batch: Sequence[int], stop_ids: Sequence[int], before_pass: Callable[[], None]
+    passes: Iterator[list[Token]],
+    batch: Sequence[int],
+    stop_ids: Sequence[int],
+    before_pass: Callable[[], None],
+    *,
+    can_retry: bool,
 ) -> Generator[FinishedAnswer, None, tuple[list[int], bool]]:
     """Returns the prompts that are to be answered anew, and whether memory ran out for them.
 
@@ -77,7 +86,7 @@ def _answer_batch(
     while True:
         before_pass()
         try:
-            tokens, problem = within_memory(partial(next, passes, None))
+            tokens, problem = within_memory(partial(next, passes, None), can_retry=can_retry)
         except NonFiniteLogitsError as error:
             for row in error.rows:
                 del ids[batch[row]]

@@ -139,8 +139,8 @@ class RequestAnswerer:
                     next_write = now + WRITE_SECONDS
                     self._write(request, answers)
         except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
+            if not is_out_of_memory(error) or hasattr(self.model.bare, "sharded_base"):
+                raise  # other ranks wait inside that pass
             raise no_memory(self.model.hardware.device, "this conversation beside the training", "") from None
         self._write(request, answers, is_whole=True)
 
