@@ -29,6 +29,7 @@ from ..models.performance import decoder_layers
 from ..models.transformers_internals import parts_of_model
 from ..models.weights import read_tensors
 from ..system.device import Hardware
+from ..system.memory import return_freed_memory
 from .process_group import ProcessGroup
 from .sharded_base import ShardedBase, own_part
 
@@ -242,6 +243,7 @@ class ShardReader:
     def quantised(self, weight: Any) -> tuple[Tensor, torch.Size]:
         """This rank's rows of a weight in 4 bits, and the shape of all of it. Its layer gets the constants."""
         packed = self.packed(weight)
+        return_freed_memory()
         return packed.data[self._own_rows(len(packed))].clone(), packed.shape
 
     def packed(self, weight: Any) -> Any:

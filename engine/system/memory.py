@@ -1,5 +1,6 @@
 """How much memory the device holds for this process, and what running out of it looks like."""
 
+import ctypes
 import gc
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +88,16 @@ def out_of_memory(error: Exception) -> FtuiError:
     """The error for memory that ran out where nothing else handles it (loading, mostly)."""
     device = torch.device("cpu" if isinstance(error, MemoryError) or "CPUAllocator" in str(error) else "cuda")
     return no_memory(device, f"this ({str(error).splitlines()[0]})", "Take a smaller model or a larger machine.")
+
+
+def return_freed_memory() -> None:
+    """Return to the system what was freed on the host.
+
+    glibc keeps blocks below 32 MiB: of a base of 510 MB that was quantised tensor by tensor, 110 MB were in use and 670
+    taken. Elsewhere it does nothing.
+    """
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+        trim(0)
 
 
 def release_cached_memory(device: torch.device) -> None:
