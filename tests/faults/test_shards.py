@@ -147,8 +147,8 @@ def test_a_run_moves_between_shards_and_whole_bases(bench_source: Path, memory: 
     assert {step.attempt for step in two.values()} == {1, 2, 3}
     assert one.keys() == two.keys()
     for number, step in one.items():
-        exactness = {"abs": 1e-6} if two[number].attempt == 1 else {"rel": 1e-5}
-        assert two[number].loss == pytest.approx(step.loss, **exactness), number
+        limit = 1e-6 if two[number].attempt == 1 else 1e-5
+        assert two[number].loss == pytest.approx(step.loss, rel=limit), number
     starts = [r for r in records(moved) if isinstance(r, RunStarted)]
     assert [start.reproducibility for start in starts] == [None, "SAME STATE", "SAME STATE"]
     assert "shard: all -> none" in starts[1].reproducibility_reasons
