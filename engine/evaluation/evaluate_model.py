@@ -3,21 +3,21 @@
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from ftui.errors import DataError
+from ftui.errors import DataError, UsageError
 from ftui.evaluation.own_measures import Measure, apply_measures, load_measures
 from ftui.evaluation.results import UNANSWERED, Part, RowAnswer, RowLoss, read_results
 from ftui.evaluation.text_measures import score_answer
 from ftui.helper.evaluation_facts import EvaluationFacts, EvaluationRequest
 from ftui.profile.schema import Profile
 from ftui.runs.journal import Writer
-from ftui.system.files import make_private_folder, open_private, replace_file
+from ftui.system.files import make_private_folder, open_private, replace_file, try_lock
 from ftui.system.user_folders import cache_folder
 from ftui.system.volume import disk_error
 
@@ -113,19 +113,21 @@ def _load(profile: Profile, request: EvaluationRequest, on_detail: OnDetail, *, 
 
 @contextmanager
 def _results(request: EvaluationRequest) -> Iterator[Writer]:
-    """A block in which results are written; `settings` stand beside them."""
+    """A block in which results are written, by nobody else; `settings` stand beside them."""
     path = Path(request.results)
-    try:
-        make_private_folder(path.parent, inside=None if request.inside is None else Path(request.inside))
-        replace_file(path.with_name("evaluation.json"), request.settings.encode())
-        os.close(open_private(path, os.O_WRONLY | os.O_CREAT))
-        writer = Writer(path)
-    except OSError as error:
-        raise disk_error(error, f"{path} could not be written", path.parent) from error
-    try:
+    with ExitStack() as stack:
+        try:
+            make_private_folder(path.parent, inside=None if request.inside is None else Path(request.inside))
+            if (lock := try_lock(path.with_name("evaluation.lock"))) is None:
+                hint = "Wait until it has ended, or give another --out."
+                raise UsageError(f"Another evaluation is at work in {path.parent}.", hint=hint)
+            stack.callback(lock.close)
+            replace_file(path.with_name("evaluation.json"), request.settings.encode())
+            os.close(open_private(path, os.O_WRONLY | os.O_CREAT))
+            writer = stack.enter_context(closing(Writer(path)))
+        except OSError as error:
+            raise disk_error(error, f"{path} could not be written", path.parent) from error
         yield writer
-    finally:
-        writer.close()
 
 
 class ModelEvaluation:

@@ -1,8 +1,9 @@
 """What each control request does to a training run. Evaluations and samples leave the run as it was."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
-from ftui.errors import DiskFullError
+from ftui.errors import DiskError
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in
 from ftui.runs.pins import read_pins, undeletable, write_pins
@@ -42,12 +43,6 @@ class RequestHandler:
 
     def handle(self, request: AnyRequest) -> None:
         """Do what the request says, or refuse it with the reason."""
-        try:
-            self._obey(request)
-        except DiskFullError as error:  # the pins; everything else waits for room by itself
-            self.inbox.refuse(request, error.message)
-
-    def _obey(self, request: AnyRequest) -> None:
         match request:
             case Set():
                 self._set(request)
@@ -91,8 +86,7 @@ class RequestHandler:
         if self.state.step == 0:
             return self.inbox.refuse(request, "no step is finished yet")
         path = self.checkpoints.save("manual")
-        write_pins(self.run, read_pins(self.run) | {self.state.step})
-        self.inbox.answer(request, path.name)
+        self._write_pins(request, read_pins(self.run) | {self.state.step}, path.name)
 
     def _evaluate(self, request: Evaluate) -> None:
         if self.evaluator is None:
@@ -125,8 +119,14 @@ class RequestHandler:
         if pin and self._checkpoint(step) is None:
             return self.inbox.refuse(request, f"there is no checkpoint-{step}")
         pins = read_pins(self.run)
-        write_pins(self.run, pins | {step} if pin else pins - {step})
-        self.inbox.answer(request, f"checkpoint-{step}")
+        self._write_pins(request, pins | {step} if pin else pins - {step}, f"checkpoint-{step}")
+
+    def _write_pins(self, request: AnyRequest, steps: Collection[int], name: str) -> None:
+        try:
+            write_pins(self.run, steps)
+        except DiskError as error:  # everything else waits for room by itself
+            return self.inbox.refuse(request, error.message)
+        self.inbox.answer(request, name)
 
     def _delete(self, request: Delete, step: int) -> None:
         self.checkpoints.finish()  # the best one may be under way: until it is whole, the one before must not go

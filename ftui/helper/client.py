@@ -120,6 +120,7 @@ class Helper:
                 return response.answer
             if on_detail is not None:
                 on_detail(response.detail)
+        _kill(process)  # it may have been killed, and what it has started be at work
         raise EOFError
 
     def _start(self) -> "subprocess.Popen[bytes]":
@@ -192,6 +193,6 @@ class Helper:
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:
     """End a helper and what it has started (the command of a push), which are a process group."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
+    if process.returncode is None:  # until then its number is its own, though it may have ended
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -42,6 +42,8 @@ def push_at_end(run: Run, is_terminated: Callable[[], bool]) -> None:
         time.sleep(POLL_SECONDS)
     if process.poll() is None:
         _end(process)
+    if process.returncode < 0:
+        _end_group(process)
     if process.returncode:
         say(f"The push has failed (exit code {process.returncode}): `ftui push {run.name}` goes on.")
 
@@ -50,6 +52,11 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(LEAVE_SECONDS)
-    with contextlib.suppress(ProcessLookupError):  # the command that it ran has children of its own
-        os.killpg(process.pid, signal.SIGKILL)
+    _end_group(process)
     process.wait()
+
+
+def _end_group(process: "subprocess.Popen[bytes]") -> None:
+    """The command that it ran, and the children of that."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -49,9 +49,14 @@ def test_prompts_of_a_file_are_answered_as_the_run_did(trained: Workbench) -> No
     tuned, base = answers[0]["answers"]
     assert tuned["text"].strip() == said[-1] and base["text"] != tuned["text"] and base["of"] == "base"
     assert tuned["seal"] == read_manifest(run.final).seal
-    assert trained.ftui("ask", "mine", *options).returncode == 0
-    again = lines(trained.folder / "out.jsonl")
-    assert [a["answers"] for a in again[2:]] == [a["answers"] for a in answers], "added, and the same"
+    again = trained.ftui("ask", "mine", *options)
+    assert again.returncode == 0 and "2 of 2 prompts are answered in out.jsonl" in again.stdout
+    assert lines(trained.folder / "out.jsonl") == answers
+    text = (trained.folder / "out.jsonl").read_text()
+    (trained.folder / "out.jsonl").write_text(text.splitlines(keepends=True)[1])  # as if it was stopped
+    gone_on = trained.ftui("ask", "mine", *options)
+    assert "1 of 2 prompts are answered" in gone_on.stdout and "[2]" not in gone_on.stdout, "it goes on"
+    assert [one["answers"] for one in lines(trained.folder / "out.jsonl")] == [a["answers"] for a in answers[::-1]]
 
 
 @pytest.mark.slow

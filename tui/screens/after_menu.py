@@ -1,5 +1,6 @@
 """The menu of what can be made of what a run has trained; what is chosen opens the screen of its work."""
 
+from functools import partial
 from typing import Any
 
 from textual.screen import Screen
@@ -31,7 +32,8 @@ def open_menu(screen: Screen[Any], weights: Weights) -> None:
 
     def begin(chosen: AfterChoice, text: str) -> None:
         title = f"{chosen.name}: {weights.title}"
-        screen.app.push_screen(JobScreen(chosen.what, title, lambda: chosen.plan(weights, text)))
+        plan = partial(chosen.plan, weights, text)
+        screen.app.push_screen(JobScreen(chosen.what, title, plan, lambda: open_menu(screen, weights)))
 
     choices = [Choice(choice.name, choice.words, choice) for choice in choices_for(weights)]
     pick(screen, PickScreen(f"what to make of {weights.title}", choices), choose)

@@ -59,7 +59,7 @@ class ChatScreen(CanvasScreen[None]):
         self._said: list[Said] = []
         self._last: list[ChatAnswer] = []
         self._system: str | None = None
-        self._is_answering = self._shows_tokens = False
+        self._is_answering = self._was_stopped = self._shows_tokens = False
         self._cursor = self._up = 0
         self._transcript = new_transcript(run)
 
@@ -135,7 +135,7 @@ class ChatScreen(CanvasScreen[None]):
         if word == SYSTEM:
             self._restart(rest.strip() or None)
             return
-        self._is_answering, self._up = True, 0
+        self._is_answering, self._was_stopped, self._up = True, False, 0
         self._said.append(Said(text, ["" for _ in self._session.sides], [False for _ in self._session.sides]))
         self.run_worker(self._answer(self._session, text), group="answer")
         stage(self).draw_keys()
@@ -152,7 +152,8 @@ class ChatScreen(CanvasScreen[None]):
             if self.is_attached:
                 stage(self).complain(error)
         else:
-            self._said[-1] = Said(text, [a.text for a in answers], [not a.is_complete for a in answers])
+            cut = [not a.is_complete and not self._was_stopped for a in answers]
+            self._said[-1] = Said(text, [a.text for a in answers], cut)
             self._last, self._cursor = answers, 0
             self._keep(describe_exchange(self._run.name, session, text, answers, sampling))
             if session.voice.cost and self.is_attached:
@@ -179,6 +180,7 @@ class ChatScreen(CanvasScreen[None]):
 
     def action_leave(self) -> None:
         if self._is_answering and self._session is not None:
+            self._was_stopped = True
             try:
                 self._session.stop()
             except FtuiError as error:  # a full disk takes no request
@@ -212,6 +214,9 @@ class ChatScreen(CanvasScreen[None]):
     def action_beside(self) -> None:
         if not self._is_answering:
             self._against = "" if self._against else BASE
+            if self._said:
+                beside = "with the base beside it" if self._against else "without the base"
+                stage(self).say(f"A new conversation begins, {beside}.")
             self._open()
 
     def action_engine(self) -> None:

@@ -145,7 +145,10 @@ class PromptScreen(DialogScreen[Any]):
         self.call_later(take)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        self._check_text(event.value, lambda _: self._show_problem(""))
+        if event.value != shown(self._text):  # what stands there at first is nobody's fault
+            self._check_text(event.value, lambda _: self._show_problem(""))
+        else:
+            self._show_problem("")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self._check_text(event.value, self.dismiss)

@@ -21,7 +21,10 @@ from .dialogs import confirm
 
 
 class JobScreen(TextScreen):
-    """Checks, shows what will be written, and begins on a key. `make`: looks at what there is, in a thread."""
+    """Checks, shows what will be written, and begins on a key. `make`: looks at what there is, in a thread.
+
+    `leave`: called where it is left before anything has begun.
+    """
 
     HEADING = "long work"
     CANVASES: ClassVar = ("title", "body")
@@ -32,9 +35,11 @@ class JobScreen(TextScreen):
     ]
     refresh_seconds = 1.0
 
-    def __init__(self, what: str, title: str, make: Callable[[], LongJob]) -> None:
+    def __init__(
+        self, what: str, title: str, make: Callable[[], LongJob], leave: Callable[[], object] = lambda: None
+    ) -> None:
         super().__init__()
-        self._make = make
+        self._make, self._leave = make, leave
         self._course = JobCourse(what, title)
         self._job: LongJob | None = None
         self._helper: Helper | None = None
@@ -108,6 +113,8 @@ class JobScreen(TextScreen):
     def action_leave(self) -> None:
         if not self._course.is_working:
             self.app.pop_screen()
+            if self._course.phase in ("checking", "ready"):
+                self._leave()
         elif self._course.phase == "working":
             self._ask_to_stop(lambda: None)
 

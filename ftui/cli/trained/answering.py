@@ -10,7 +10,7 @@ from ftui.cli.trained.named_weights import find_weights
 from ftui.helper.chat_facts import check_sampling
 from ftui.helper.chat_session import ChatSession
 from ftui.helper.client import Helper
-from ftui.launch.answering_sides import Addressee, plan_answering
+from ftui.launch.answering_sides import Addressee, AnsweringPlan, plan_answering
 from ftui.runs.requests import SamplingKeys
 from ftui.runs.run_folder import Run
 from ftui.text import shown
@@ -60,10 +60,20 @@ def answering(options: AnsweringOptions) -> Iterator[tuple[Run, ChatSession, Sam
         FtuiError: there is no such run or checkpoint, a number is out of its bounds, or the model cannot be loaded.
     """
     whom, sampling = address(options), read_sampling(options)
-    plan = plan_answering(whom, sampling.max_new_tokens)
+    with open_session(plan_answering(whom, sampling.max_new_tokens), options.allow) as session:
+        yield whom.run, session, sampling
+
+
+@contextmanager
+def open_session(plan: AnsweringPlan, allow: Collection[str]) -> Iterator[ChatSession]:
+    """The session of a plan; why it is that one is printed before.
+
+    Raises:
+        FtuiError: the model cannot be loaded.
+    """
     if plan.reason:
         print(f"{shown(plan.reason)} {HOW_ELSE}", flush=True)
-    with closing(Helper(options.allow)) as helper:
+    with closing(Helper(allow)) as helper:
         with LiveOutput(sys.stdout) as output:
             session = plan.open(helper, output.draw)
-        yield whom.run, session, sampling
+        yield session

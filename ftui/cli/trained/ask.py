@@ -4,9 +4,10 @@ import sys
 from pathlib import Path
 
 from ftui.cli.terminal import LiveOutput, has_screen
-from ftui.cli.trained.answering import AnsweringOptions, address, answering, read_sampling
+from ftui.cli.trained.answering import AnsweringOptions, address, open_session, read_sampling
 from ftui.errors import FINISHED, DataError, NonFiniteError, UsageError
-from ftui.launch.prompt_file import Question, read_prompts
+from ftui.launch.answering_sides import plan_answering
+from ftui.launch.prompt_file import Question, find_answers, read_prompts
 from ftui.launch.transcript import Exchange, add_exchange, describe_exchange
 from ftui.text import shown
 
@@ -14,8 +15,10 @@ from ftui.text import shown
 def ask(options: AnsweringOptions, prompts: Path, out: Path | None, screen: bool) -> int:
     """Ask every prompt by itself, of one side or two; print the answers, and add them to `out` as JSON lines.
 
+    What `out` has of the same weights and sampling is not asked again.
+
     Raises:
-        FtuiError: there is no such file, and see `answering`.
+        FtuiError: there is no such file, a number is out of its bounds, or nothing can answer.
 
     Returns:
         That of the error where one of the prompts has no answer.
@@ -23,8 +26,18 @@ def ask(options: AnsweringOptions, prompts: Path, out: Path | None, screen: bool
     if screen:
         return _show(Question(address(options), prompts, out, read_sampling(options), tuple(options.allow)))
     lines, code = read_prompts(prompts), FINISHED
-    with answering(options) as (run, session, sampling), LiveOutput(sys.stdout) as output:
-        for number, line in enumerate(lines, start=1):
+    whom, sampling = address(options), read_sampling(options)
+    plan = plan_answering(whom, sampling.max_new_tokens)
+    unanswered = list(enumerate(lines, start=1))
+    if out is not None:
+        kept = find_answers(out, ((one.prompt, one.system) for one in lines), whom.run, plan.sides, sampling)
+        unanswered = [one for one, answer in zip(unanswered, kept, strict=True) if answer is None]
+        if len(unanswered) < len(lines):
+            print(f"{len(lines) - len(unanswered)} of {len(lines)} prompts are answered in {out}.", flush=True)
+    if not unanswered:
+        return code
+    with open_session(plan, options.allow) as session, LiveOutput(sys.stdout) as output:
+        for number, line in unanswered:
             session.restart(line.system)
             output.draw(f"{number} of {len(lines)} ...")
             try:
@@ -33,7 +46,7 @@ def ask(options: AnsweringOptions, prompts: Path, out: Path | None, screen: bool
                 output.print(f"[{number}] {line.prompt}\n  not answered: {error.message}\n")
                 code = error.exit_code
                 continue
-            exchange = describe_exchange(run.name, session, line.prompt, answers, sampling)
+            exchange = describe_exchange(whom.run.name, session, line.prompt, answers, sampling)
             if out is not None:
                 add_exchange(out, exchange)
             output.print("\n".join(exchange_lines(number, exchange, session.voice.cost)))

@@ -44,6 +44,7 @@ class Conversation:
         self._run, self._session, self._sampling = run, session, sampling
         self._file = new_transcript(run)
         self._last: Sequence[ChatAnswer] = ()
+        self._was_stopped = False
 
     def read_lines(self) -> None:
         """Answer until the input ends."""
@@ -80,7 +81,7 @@ class Conversation:
         for answer in exchange.answers if len(exchange.answers) > 1 else ():
             print(f"{answer.of}: {shown(answer.text.strip(), newlines=True)}")
         for answer in exchange.answers:
-            if not answer.is_complete:
+            if not answer.is_complete and not self._was_stopped:
                 print(f"({answer.of} was cut off after {answer.num_tokens} tokens)")
         if self._session.voice.cost:
             print(f"({self._session.voice.cost})")
@@ -89,6 +90,7 @@ class Conversation:
     def _say(self, text: str) -> list[ChatAnswer]:
         """One side is printed as it speaks; Ctrl-C ends its answer, not the conversation."""
         results: list[ChatAnswer | FtuiError] = []
+        self._was_stopped = False
         printed = ""
 
         def print_more(texts: list[str]) -> None:
@@ -119,6 +121,7 @@ class Conversation:
         return answers
 
     def _stop(self) -> None:
+        self._was_stopped = True
         try:
             self._session.stop()
         except FtuiError as error:  # a full disk takes no request

@@ -13,7 +13,7 @@ from ftui.engine.evaluation import evaluate_model as module
 from ftui.engine.evaluation.row_sums import RowSums, sum_rows
 from ftui.engine.generation.answer_prompts import FinishedAnswer
 from ftui.engine.models.files.fingerprints import weights_fingerprint
-from ftui.errors import ModelError
+from ftui.errors import ModelError, UsageError
 from ftui.evaluation.results import RowAnswer, RowLoss, find_gaps, read_results
 from ftui.helper.evaluation_facts import EvaluationFacts, EvaluationRequest, EvaluationSide
 from ftui.profile.serialize import to_toml
@@ -83,6 +83,16 @@ def test_what_lacked_memory_is_measured_where_there_is_more(
     assert len(find_gaps(small)) == 2 and facts.num_questions > 0
     _, found = evaluate(model_folder, tmp_path, num_rows=3, max_new_tokens=2)
     assert find_gaps(found) == [] and len(found) == 2 * len(small)
+
+
+def test_two_at_once_do_not_write_into_one_folder(tmp_path: Path) -> None:
+    request = EvaluationRequest([EvaluationSide("model", None)], str(tmp_path / "out" / "rows.jsonl"), "{}")
+    with module._results(request):
+        with pytest.raises(UsageError, match=f"Another evaluation is at work in {tmp_path / 'out'}"):
+            module._results(request).__enter__()
+        assert (tmp_path / "out" / "rows.jsonl").is_file()
+    with module._results(request):
+        pass
 
 
 def test_another_base_than_that_of_the_run_is_refused(model_folder: Path, tmp_path: Path) -> None:

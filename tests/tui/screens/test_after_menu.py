@@ -41,7 +41,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
         return AfterChoice(name, name, f"words of {name}", plan, question, lambda weights: "hub:", check)
 
     def refuse(text: str) -> str:
-        if text == "hub:":
+        if text in ("", "hub:", "hub"):
             raise UsageError("No name.")
         return text
 
@@ -84,6 +84,9 @@ def test_what_is_asked_is_checked_while_it_is_typed(run: Run, planned: list[tupl
     async def act(shown: ShownApp) -> None:
         await shown.press("e", *"push", "enter")
         assert shown.shows(PromptScreen) and "Where to" in shown.text()
+        assert "No name." not in shown.text(), "nobody has typed yet"
+        await shown.press("backspace")
+        assert "No name." in shown.text()
         await shown.press("enter")
         assert "No name." in shown.text() and planned == []
         shown.app.screen.query_one(Input).value = "hub:me/it"
@@ -103,6 +106,10 @@ def test_enter_twice_at_once_chooses_once(run: Run, planned: list[tuple[str, str
         menu.action_choose()
         menu.action_choose()
         await shown.until(lambda: "ready" in shown.text())
+        await shown.press("escape")
+        assert shown.shows(PickScreen) and "words of push" in shown.text(), (
+            "nothing has begun: something else is chosen"
+        )
         await shown.press("escape")
         assert shown.shows(RunsScreen)
 
