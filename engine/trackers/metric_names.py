@@ -53,7 +53,13 @@ def hardware_values(record: Telemetry) -> Values:
             f"system/gpu.{number}.temperature": gpu.temperature,
             f"system/gpu.{number}.power_watts": gpu.power_watts,
         }
-    return _drop_unmeasured(values, [])
+    own = _drop_unmeasured(values, [])
+    for other in record.others:
+        own |= {
+            name.replace("system/", f"system/node.{other.node}.", 1): value
+            for name, value in hardware_values(other).items()
+        }
+    return own
 
 
 def _drop_unmeasured(values: "dict[str, float | None]", non_finite: list[str]) -> Values:

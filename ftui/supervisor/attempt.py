@@ -180,7 +180,8 @@ class Attempt:
 
     def _watch_over(self, engine: Engine, forward: Callable[[Engine], bool]) -> bool:
         """Tick once a second until the engine has ended; returns whether it had to be ended because it stood still."""
-        sampler = Sampler(engine.identity.pid, range(self._settings.num_processes))
+        num_nodes = 1 if self._nodes is None else self._nodes.num_nodes
+        sampler = Sampler(engine.identity.pid, range(self._settings.num_processes // num_nodes))
         stillness = StallDetector(
             self._settings.stall_seconds, token=self._token, tick=TICK_SECONDS, patience=stall.PATIENCE_SECONDS
         )

@@ -1,6 +1,7 @@
 """What the machine is doing, as the supervisor samples it. A value that is hidden is `None`, never 0."""
 
 import os
+import socket
 import time
 from typing import Any
 
@@ -17,9 +18,10 @@ _TEMPERATURE_OF_THE_GPU = 0  # NVML_TEMPERATURE_GPU
 class Sampler:
     """Looks at the hardware and at one engine process. `close()` lets go of NVML."""
 
-    def __init__(self, engine_pid: int, ranks: range = range(1)) -> None:
-        """`ranks`: those of the run on this machine."""
+    def __init__(self, engine_pid: int, ranks: range = range(1), node: int = 0) -> None:
+        """`ranks`: those of the run on this machine; `node`: its number among those of the run."""
         self._engine_pid = engine_pid
+        self._node, self._host = node, socket.gethostname() if node else ""
         self._cgroup = cgroup_folder()
         self._gpus = Gpus(ranks)
         psutil.cpu_percent()  # utilisation is counted from the call before: the first answer means nothing
@@ -29,6 +31,8 @@ class Sampler:
         """The state of the machine now: bytes, and utilization 0..1 since the last call."""
         used_bytes, total_bytes = self._memory()
         return Telemetry(
+            node=self._node,
+            host=self._host,
             cpu_utilization=self._cpu(),
             memory_used=used_bytes,
             memory_total=total_bytes,

@@ -27,12 +27,12 @@ def rank_bars(frame: Frame, ranks: RankSeconds, width: int) -> Line:
     return [("".join(signs[:at]), "violet_dim"), (signs[at], "warn"), ("".join(signs[at + 1 :]), "violet_dim")]
 
 
-def rank_lines(frame: Frame, ranks: RankSeconds | None, nodes: Iterable[Telemetry]) -> list[Line]:
+def rank_lines(frame: Frame, ranks: RankSeconds | None, machines: Iterable[Telemetry]) -> list[Line]:
     """A line about all of them, then the ranks in as many columns as it takes, then cards that no rank is on.
 
     Of more ranks than there is room for, those that were slowest.
     """
-    cards = [gpu for node in nodes for gpu in node.gpus]
+    cards = [gpu for machine in machines for gpu in machine.gpus]
     lines = [] if ranks is None else [_head(frame, ranks)]
     room = frame.height - len(lines)
     own = [] if ranks is None else own_seconds(ranks)
@@ -110,6 +110,6 @@ def _seconds(seconds: float) -> str:
     )
 
 
-def has_ranks(ranks: RankSeconds | None, nodes: Sequence[Telemetry]) -> bool:
+def has_ranks(ranks: RankSeconds | None, machines: Sequence[Telemetry]) -> bool:
     """Whether there is anything to see: several ranks, or several cards."""
-    return ranks is not None or sum(len(node.gpus) for node in nodes) > 1
+    return ranks is not None or sum(len(machine.gpus) for machine in machines) > 1

@@ -143,8 +143,7 @@ class MonitorScreen(CanvasScreen[None]):
         view, settings = self.run_view, self.settings
         state, curves = view.state, view.curves
         events, lines, request = view.history.events, view.log.lines, view.requests.newest
-        machines = list(view.machine.nodes.values())
-        ranks = partial(rank_lines, ranks=state.ranks, nodes=machines)
+        ranks = partial(rank_lines, ranks=state.ranks, machines=view.machine.machines)
         self._draw_header()
         self.show(
             chart=lambda frame: chart(frame, curves, view.history, state, settings, self._scale, fine=self._fine),
@@ -238,7 +237,7 @@ class MonitorScreen(CanvasScreen[None]):
 
     def action_pane(self) -> None:
         view = self.run_view
-        with_ranks = has_ranks(view.state.ranks, list(view.machine.nodes.values()))
+        with_ranks = has_ranks(view.state.ranks, view.machine.machines)
         self._shows = next_pane(self._shows, with_ranks=with_ranks, width=self.size.width)
         self.draw()
 

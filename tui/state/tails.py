@@ -58,8 +58,6 @@ class MachineTail:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._tail: Tail | None = None
-        self.nodes: dict[int, Telemetry] = {}
-        """The newest sample of each machine of the run; `samples` are those of rank 0's."""
         self.samples: deque[Telemetry] = deque(maxlen=SAMPLES_KEPT)
 
     def look(self) -> bool:
@@ -69,13 +67,17 @@ class MachineTail:
                 return False
             self._tail = Tail(self._run.telemetry, start)
         records = [record for record in self._tail.read(PIECE) if isinstance(record, Telemetry)]
-        self.nodes |= {record.node: record for record in records}
-        self.samples.extend(record for record in records if record.node == 0)
+        self.samples.extend(records)
         return bool(records)
 
     @property
     def newest(self) -> Telemetry | None:
         return self.samples[-1] if self.samples else None
+
+    @property
+    def machines(self) -> list[Telemetry]:
+        """The newest sample of each machine of the run, that of rank 0 first."""
+        return [self.newest, *self.newest.others] if self.newest else []
 
 
 def start_near_end(run: Run) -> int | None:

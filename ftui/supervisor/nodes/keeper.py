@@ -216,8 +216,8 @@ class Keeper:
         log = self._run.node_log(self._place.rank)
         self._log_start = log.stat().st_size if log.exists() else 0
         self._engine = start_engine(self._run, engine_command(self._run), environment, meeting=meeting, log=log)
-        self._sampler = Sampler(self._engine.identity.pid)
         last = start.first + start.number - 1
+        self._sampler = Sampler(self._engine.identity.pid, range(start.first, last + 1), self._place.rank)
         ranks = f"rank {last}" if start.number == 1 else f"ranks {start.first} to {last}"
         self._say(f"Attempt {start.attempt}: {ranks} of {start.size} through {interface}.")
 

@@ -1,6 +1,7 @@
 """Hardware that hides some or all of its values: None, never 0."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -107,7 +108,15 @@ def test_this_machine_can_be_sampled() -> None:
     assert sample.cpu_utilization is None  # too soon to tell
     assert sample.memory_total and sample.memory_used and sample.memory_used <= sample.memory_total
     assert sample.engine_memory and sample.engine_memory > 1 << 20
+    assert (sample.node, sample.host) == (0, "")
     sampler.close()
+
+
+def test_another_node_names_itself() -> None:
+    sampler = Sampler(os.getpid(), range(4, 8), node=1)
+    sample = sampler.sample()
+    sampler.close()
+    assert (sample.node, sample.host) == (1, socket.gethostname())
 
 
 def test_a_process_that_is_gone_or_a_zombie_has_no_memory() -> None:

@@ -20,6 +20,7 @@ from ftui.tui.drawing.charts.spark import FLAT_SHARE, levels, points, span_of, s
 from ftui.tui.drawing.failure import failure
 from ftui.tui.drawing.header import header
 from ftui.tui.drawing.panes import Shows, next_pane, pane
+from ftui.tui.drawing.rank_lines import has_ranks, rank_lines
 from ftui.tui.drawing.tiles import tiles
 from ftui.tui.drawing.wording import clock, gib, loss, norm, place, rate, short
 from ftui.tui.key_table import key_line
@@ -171,6 +172,17 @@ def test_several_ranks_have_a_tile(width: int) -> None:
     name = "comm" if width == 80 else "in communication"
     assert re.search(rf"{name} +33%", first) and "▅▅█" in second and "rank 2 +100%" in third
     assert ("█", "warn") in lines[1]
+
+
+def test_cards_of_other_machines_stand_beside_their_ranks() -> None:
+    ranks = RankSeconds([1.0, 2.0], [0.0, 0.0], [1.0, 0.0])
+    own, other = (Gpu(name="H100", rank=rank, utilization=0.5 + rank / 4) for rank in range(2))
+    machine = Telemetry(gpus=[own], others=[Telemetry(node=1, gpus=[other, Gpu(name="A40")])])
+    lines = [text_of(line) for line in rank_lines(Frame(80, 8, UNICODE), ranks, [machine, *machine.others])]
+    assert lines[0].startswith(" rank 1 slowest (+100%)")
+    assert "50%" in lines[1] and lines[2].startswith(" ▸1 ") and "75%" in lines[2]
+    assert "other card" in lines[3] and "A40" in lines[3]
+    assert has_ranks(None, [machine, *machine.others]) and not has_ranks(None, [machine])
 
 
 def test_the_card_of_rank_0_is_shown() -> None:
