@@ -148,7 +148,8 @@ class Control:
         if self.terminated:
             raise Shutdown("preempted")
         if self._stop is not None and self.is_training:
-            raise Shutdown("stop", self._stop)
+            stop, self._stop = self._stop, None  # once: who leaves the run looks here again
+            raise Shutdown("stop", stop)
         now = time.monotonic()
         if self.inbox is not None and now >= self._next_read:
             self._next_read = now + READ_SECONDS

@@ -165,6 +165,7 @@ def test_a_stop_waits_for_the_weights_where_there_are_some(
     control.start_training(lambda request: None)
     with pytest.raises(Shutdown, match="stop"):
         look(control)
+    look(control)  # who leaves the run looks again, between two tokens of a sample, and must come to its end
 
 
 def forge(run: Run, kind: str) -> None:
