@@ -56,7 +56,8 @@ def simulate(
     if profile.hardware.shard != "none" and not profile.adapter.is_lora:
         raise NotSimulatedError("What each process has of trained weights that are divided is told in closed form.")
     made = _made(profile, folder_or_config, card)
-    left_mapped, elsewhere = _left_mapped(made), find_elsewhere(profile, made)  # before layers are taken out of it
+    elsewhere = find_elsewhere(profile, made)  # before layers are taken out of it
+    left_mapped = _left_mapped(made) if elsewhere.base.way == "here" else 0
     load = None
     if profile.adapter.is_quantised and card.kind == "cuda":
         load = transformers_loader(loaded=made.hardware.compute_dtype, prepared=False)
@@ -114,7 +115,8 @@ def _on_host(trace: Trace, elsewhere: Elsewhere, made: MetaModel, left_mapped: i
     reserved = resident_peak(trace) + change + left_mapped if is_cpu else allocated
     with tempfile.TemporaryDirectory() as fallback:
         context = resident_bytes(cache_folder(Path(fallback)), made.hardware.num_threads)
-    return _memory(parts, phase, allocated, reserved, context, doubts, _range(doubts) if doubts else ON_CPU)
+    memory = _memory(parts, phase, allocated, reserved, context, doubts, _range(doubts) if doubts else ON_CPU)
+    return replace(memory, high=memory.high + elsewhere.base.left_in_heap)
 
 
 def _parts_at_peak(trace: Trace, elsewhere: Elsewhere) -> tuple[dict[str, int], Any, int]:

@@ -51,9 +51,11 @@ def memory(setup: TrainingSetup) -> Memory:
     process, doubts = reserved + context, unvalidated(setup)
     low, high = ON_CPU if on_cpu and not doubts else RANGES[min(len(doubts), 2)]
     movable = moment_bytes(setup, find_trained(setup)) if setup.optim.startswith("paged") else 0
+    left_in_heap = place_base(setup, find_trained(setup)).left_in_heap
     return Memory(
         allocated=allocated, reserved=reserved, process=process, low=round((needed + context - movable) * low),
-        high=round(process * high), breakdown=parts, phase=peak.phase, basis="closed form", unvalidated=doubts,
+        high=round(process * high) + left_in_heap, breakdown=parts, phase=peak.phase, basis="closed form",
+        unvalidated=doubts,
     )  # fmt: skip
 
 
