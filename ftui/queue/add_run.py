@@ -26,6 +26,7 @@ from ftui.launch.open_run import (
 )
 from ftui.profile.consent import check_push_command, check_remote_code, keep_consents
 from ftui.profile.layers import ResolvedProfile
+from ftui.profile.schema import Profile
 from ftui.queue.queue_files import QueueFiles
 from ftui.queue.waiting_runs import Added, Kind
 from ftui.runs.run_folder import Run, RunFacts
@@ -66,7 +67,7 @@ def find_candidate(
     machine, profile = find_machine(), resolved.profile
     device = device_kind(profile, machine)
     card = machine.cpu.card if device == "cpu" else machine.card
-    _check_number(profile.hardware.num_processes, device, machine)
+    _check_number(profile, device, machine)
     if (refusal := find_refusal(helper, profile)) is not None:
         raise refusal
     known = with_libraries(helper, profile, card, Known(probes=read_probes()))
@@ -94,7 +95,13 @@ def _refuse_by_decision(run: Run, decision: Decision) -> None:
             raise UsageError(f"{shown(run.name)} waits in the queue already.", hint=hint)
 
 
-def _check_number(number: int, device: Kind, machine: Machine) -> None:
+def _check_number(profile: Profile, device: Kind, machine: Machine) -> None:
+    number = profile.hardware.num_processes
+    if (profile.hardware.nodes or 1) > 1:
+        raise HardwareError(
+            f"hardware.nodes = {profile.hardware.nodes}: a queue has the cards of one machine.",
+            hint="Give `ftui run` with the same profile on each machine.",
+        )
     if device == "cuda" and number > len(machine.cards):
         there = f"this machine has {len(machine.cards)} GPUs"
         raise HardwareError(
