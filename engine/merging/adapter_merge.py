@@ -15,6 +15,7 @@ import torch
 from peft import get_peft_model_state_dict
 from peft.tuners.lora import LoraLayer
 from peft.tuners.lora.layer import ParamWrapper
+from peft.tuners.lora.variants import DoraLinearVariant
 from peft.utils.other import ModulesToSaveWrapper, TrainableTokensWrapper
 from torch import Tensor, nn
 
@@ -26,6 +27,7 @@ from ..models.transformers_internals import StoredPart
 from .stored_tensors import places_in
 
 NAME = "default"
+BLOCK = 1 << 20  # numbers of a weight whose norms are computed at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +126,8 @@ class AdapterMerge:
         """By the layer's own merge."""
         inner = layer.get_base_layer()
         with torch.no_grad(), self._filled(layer), _parameter(inner, name, base):
+            if _is_dora(layer):
+                return _merge_dora(layer, inner.weight.data)
             layer.merge(adapter_names=[NAME])
             merged: Tensor = getattr(inner, name).data
         layer.merged_adapters.clear()
@@ -144,6 +148,23 @@ class AdapterMerge:
 
     def _read(self, weight: nn.Parameter) -> Tensor:
         return self._places[self._keys[id(weight)][0]].read().float()
+
+
+def _is_dora(layer: Any) -> bool:
+    """Whether it is a DoRA layer whose weight has a row for each output."""
+    variant = getattr(layer, "lora_variant", {}).get(NAME)
+    return isinstance(variant, DoraLinearVariant) and not layer.fan_in_fan_out
+
+
+def _merge_dora(layer: Any, base: Tensor) -> Tensor:
+    """As `DoraLinearVariant.merge_unsafe`, bit for bit, with three copies of the weight in memory, not five."""
+    delta = layer.get_delta_weight(NAME)
+    number = max(1, BLOCK // base.shape[1])
+    norms = [
+        torch.linalg.norm(base[at : at + number] + delta[at : at + number], dim=1) for at in range(0, len(base), number)
+    ]
+    factors = layer.lora_magnitude_vector[NAME].weight / torch.cat(norms)
+    return base.add_(delta).mul_(factors.view(-1, 1))
 
 
 def _own_parameters(layer: Any) -> Iterator[nn.Parameter]:

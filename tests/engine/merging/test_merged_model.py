@@ -22,6 +22,7 @@ from transformers import (
     MixtralForCausalLM,
 )
 
+from ftui.engine.merging import adapter_merge
 from ftui.engine.merging.adapter_merge import AdapterMerge
 from ftui.engine.merging.merged_model import Base, MergedModel
 from ftui.engine.models.adapter_files import ADAPTER
@@ -185,6 +186,22 @@ def test_each_kind_equals_the_merge_of_peft(kind: str, bases: dict[str, Path], t
         torch.testing.assert_close(result.eval()(ids).logits, adapted(ids).logits, rtol=1e-5, atol=1e-4)
     base = load(bases[name], new_ids, scores=scores)
     assert any(not torch.equal(weight, own[path]) for path, weight in base.named_parameters())
+
+
+@pytest.mark.parametrize("shape", [(24, 16), (7, 33), (16, 16)])
+def test_norms_in_blocks_are_those_of_peft(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """DoRA's merge takes two copies of a weight beside it, PEFT's four, and is the same bit for bit."""
+    monkeypatch.setattr(adapter_merge, "BLOCK", 5 * shape[1])
+    torch.manual_seed(0)
+    config = LoraConfig(r=4, target_modules=["0"], use_dora=True, init_lora_weights=False)
+    model: Any = torch.nn.Sequential(torch.nn.Linear(shape[1], shape[0]))
+    adapted: Any = get_peft_model(model, config)
+    layer = adapted.base_model.model[0]
+    layer.lora_magnitude_vector["default"].weight.data.mul_(1.1)
+    with torch.no_grad():
+        own = adapter_merge._merge_dora(layer, layer.get_base_layer().weight.data.clone())
+        layer.merge()
+    assert torch.equal(own, layer.get_base_layer().weight)
 
 
 @pytest.mark.parametrize("use_dora", [False, pytest.param(True, marks=pytest.mark.slow)])
