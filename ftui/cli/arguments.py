@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ftui import __version__
+from ftui.cli.cluster.cluster_options import add_cluster
 from ftui.cli.many.queue_options import add_queue
 from ftui.cli.options.command_parser import (
     Parser,
@@ -209,6 +210,7 @@ GROUPS: dict[Callable[[Verbs], None], tuple[str, ...]] = {
     _add_run: ("run", "resume"),
     _add_looking: ("runs", "attach", "status", "log"),
     add_queue: ("queue",),
+    add_cluster: ("cluster",),
     _add_control: (*RUN_VERBS, "set", "checkpoints", *CHECKPOINT_VERBS),
     _add_managing: ("remove", "archive", "unarchive", "rename"),
     _add_profiles: ("profiles", "estimate"),

@@ -33,6 +33,7 @@ from ftui.supervisor.engine_process import (
 )
 from ftui.supervisor.nodes.node_group import NodeGroup
 from ftui.supervisor.settings import SupervisorSettings
+from ftui.supervisor.shared_memory import shared_memory_variables
 from ftui.supervisor.stall import StallDetector, read_beat
 from ftui.supervisor.telemetry import Sampler
 from ftui.supervisor.trackers import Trackers
@@ -95,6 +96,10 @@ class Attempt:
         self.write_status()  # names this process before there is an engine to be watched
         own = {"FTUI_ATTEMPT": str(self._number), "FTUI_TOKEN": self._token}
         environment = clean_environment() | cards.environment | own
+        per_node = self._settings.num_processes // (1 if self._nodes is None else self._nodes.num_nodes)
+        variables, warnings = shared_memory_variables(per_node, environment)
+        environment |= variables
+        self._warn(warnings)
         starter = partial(start_engine, self._run, command, keep_open=cards.descriptors)
         if self._nodes is None:
             engine = starter(environment, size=self._settings.num_processes)
@@ -103,7 +108,6 @@ class Attempt:
             self.write_status()
             return ended.lost_node or "SIGTERM while it waited for a node"
         else:
-            per_node = self._settings.num_processes // self._nodes.num_nodes
             engine = self._nodes.start_engine(starter, environment, self._number, self._token, per_node)
         self._record(self._log, EngineStarted(identity=engine.identity))
         return engine

@@ -44,6 +44,7 @@ from ftui.supervisor.nodes.node_messages import (
     Welcome,
 )
 from ftui.supervisor.nodes.node_place import NodePlace
+from ftui.supervisor.shared_memory import shared_memory_variables
 from ftui.supervisor.supervise import engine_command
 from ftui.supervisor.telemetry import Sampler
 
@@ -211,7 +212,14 @@ class Keeper:
         interface = interface_of(self._channel.local_address)
         environment = clean_environment()
         environment |= interface_variables(interface, environment)
-        environment |= {"FTUI_ATTEMPT": str(start.attempt), "FTUI_TOKEN": start.token, KEEPER: str(os.getpid())}
+        variables, warnings = shared_memory_variables(start.number, environment)
+        for warning in warnings:
+            self._say(f"warning: {warning}")
+        environment |= variables | {
+            "FTUI_ATTEMPT": str(start.attempt),
+            "FTUI_TOKEN": start.token,
+            KEEPER: str(os.getpid()),
+        }
         meeting = Meeting(start.size, start.first, start.number, start.address, start.port)
         log = self._run.node_log(self._place.rank)
         self._log_start = log.stat().st_size if log.exists() else 0
