@@ -1,5 +1,6 @@
 """What NCCL is told where /dev/shm is small."""
 
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -27,5 +28,5 @@ def test_it_matters_to_several_gpus_only(
     num_ranks: int, num_gpus: int, is_off: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_memory, "Driver", lambda: SimpleNamespace(handles=[object()] * num_gpus))
-    monkeypatch.setattr(shared_memory.shutil, "disk_usage", lambda folder: SimpleNamespace(total=64 << 20))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=64 << 20))
     assert shared_memory_variables(num_ranks, {})[0] == (OFF if is_off else {})
