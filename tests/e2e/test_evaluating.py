@@ -20,9 +20,11 @@ from ftui.helper.client import Helper
 from ftui.launch.evaluation_job import EvaluationOptions, plan_evaluation
 from ftui.runs.checkpoint_folders import read_manifest
 from ftui.runs.events import EvaluationDone
+from ftui.runs.run_folder import Run
 from ftui.tui.state.after_choices import Weights, choices_for
 from tests.support.bench import Workbench, bench_at, records
 from tests.support.shown_app import ShownApp, shown_app
+from tests.support.tiny import make_profile, train_run
 
 KEYS = ("eval.sample_prompts=[]", "adapter.lora_dropout=0.0", "checkpoint.save_steps=15")
 MEASURES = "def num_letters(answer, row):\n    return len(answer) / len(row['output'])\n"
@@ -71,6 +73,30 @@ def test_the_figures_are_those_of_the_runs_own_evaluation(trained: Workbench, he
         assert found[name]["values"] == pytest.approx([last.extras[name], own[0].extras[name]], rel=1e-5)
     assert found["token_f1"]["num_rows"] == 6 and "json_valid" not in found
     assert result["facts"]["num_questions"] == 6 and found["loss"]["verdict"] == "too few rows to tell"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "adapter", [{"method": "qlora", "r": 4}, {"method": "lora", "r": 4, "use_dora": True}], ids=["qlora", "dora"]
+)
+def test_other_adapters_are_measured_as_their_runs_did(
+    adapter: dict[str, Any], helper: Helper, trained: Workbench, tmp_path: Path
+) -> None:
+    """Beside the base as it was trained on: of QLoRA, in 4 bits."""
+    held_out, allowed = trained.folder / "held_out.jsonl", ["answers_cut_off", "leaked_rows", "no_target_tokens"]
+    profile = make_profile(
+        trained.folder / "base", trained.folder / "rows.jsonl", adapter=adapter,
+        data={"eval": str(held_out), "chat_template": "chatml", "max_length": 128, "allow": allowed},
+        train={"max_steps": 4, "learning_rate": 2e-2}, hardware={"device": "cpu"},
+    )  # fmt: skip
+    train_run(tmp_path / "runs" / "tiny", profile)
+    run = Run(tmp_path / "runs" / "tiny")
+    first, *_, last = (record for record in records(run) if isinstance(record, EvaluationDone))
+    options = EvaluationOptions(data=held_out, against="base", max_new_tokens=4)
+    result = msgspec.to_builtins(plan_evaluation(run, None, options).run(helper, lambda detail: None))
+    found = figures(result)
+    assert found["loss"]["values"] == pytest.approx([last.loss, first.loss], abs=1e-5) and last.loss != first.loss
+    assert found["token_f1"]["num_rows"] == 6
 
 
 def test_the_base_is_that_of_the_run(trained: Workbench, helper: Helper) -> None:
