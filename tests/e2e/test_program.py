@@ -6,8 +6,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 from ftui.runs.status import read_status
 from tests.support.bench import Workbench, bench_at, newest, records, resumed_from
+from tests.support.driving import wait_until
 from tests.support.sameness import tensors
 from tests.support.save_trials import assemble_run
 
@@ -264,10 +263,3 @@ def terminate(bench: Workbench, run: Run) -> None:
     """SIGTERM to the engine, as a pod that is taken away sends it; returns when the end is recorded."""
     os.kill(json.loads(bench.ftui("status", run.name, "--json").stdout)["engine"]["pid"], signal.SIGTERM)
     wait_until(lambda: read_status(run).state.phase == "stopped")
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.2)

@@ -56,6 +56,18 @@ def test_enter_on_a_list_goes_into_it(key: str, line: str) -> None:
     person(script)
 
 
+def test_a_source_of_evaluation_rows_is_added() -> None:
+    async def script() -> None:
+        async with editor(text_with("eval", 'KEY = ["rows.jsonl"]')) as at:
+            await at.find("data.eval")
+            await at.press("a")
+            await at.fill("more.jsonl")
+            await at.press("enter")
+            assert sources_in(at.text, "eval") == ["rows.jsonl", "more.jsonl"] and at.key == "data.eval.1.path"
+
+    person(script)
+
+
 @pytest.mark.parametrize("line", LISTS)
 def test_a_list_is_never_replaced_by_its_short_form(line: str) -> None:
     """Whatever way the text comes."""
