@@ -49,7 +49,7 @@ TWENTY = ("train.max_steps=20", "train.num_train_epochs=none", "eval.eval_steps=
 @pytest.mark.parametrize(
     ("method", "more"),
     [
-        ("lora", ("train.precision=bf16", "model.dtype=bfloat16")),
+        ("lora", ("train.precision=bf16", "model.dtype=bfloat16", "data.packing=true")),
         ("qlora", ("train.activation_checkpointing=true",)),
     ],
 )
@@ -70,6 +70,8 @@ def test_a_sharded_base_trains_as_a_whole_one(
     weights = [load_file(run.final / "adapter_model.safetensors") for run in (whole, parts)]
     for name, tensor in weights[0].items():
         np.testing.assert_array_equal(weights[1][name], tensor, err_msg=name)
+    configs = [(run.final / "adapter_config.json").read_bytes() for run in (whole, parts)]
+    assert configs[0] == configs[1], "PEFT loads the one as the other"
 
 
 def measured(run: Run) -> list[object]:
