@@ -6,7 +6,6 @@ tensor's place in a list that is the same on all ranks.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ from .sharded_base import own_part, whole
 
 def list_shards(parts: ModelParts) -> list[DTensor]:
     """The weights and the optimizer's moments of which this rank has a part: the same list on all ranks."""
-    weights = [weight.detach() for weight in parts.model.parameters()]
+    weights = list(parts.model.parameters())
     groups = parts.optimizer.param_groups
     states = [parts.optimizer.state.get(weight, {}) for group in groups for weight in group["params"]]
     moments = [state[name] for state in states for name in sorted(state)]
@@ -28,7 +27,7 @@ def list_shards(parts: ModelParts) -> list[DTensor]:
 
 def gather_one(parts: ModelParts, number: int) -> None:
     """On the other ranks: take part in what rank 0 gathers."""
-    whole(list_shards(parts)[number])
+    whole(list_shards(parts)[number].detach())
 
 
 def gatherer(parts: ModelParts, ranks: ProcessGroup) -> Callable[[Tensor], Tensor] | None:
@@ -44,11 +43,6 @@ def gatherer(parts: ModelParts, ranks: ProcessGroup) -> Callable[[Tensor], Tenso
         return whole(tensor)
 
     return gather
-
-
-def parts_of(values: Any) -> list[Tensor]:
-    """What this rank has of each tensor; a whole one is its own."""
-    return [own_part(value) for value in values]
 
 
 def total_norm(grads: list[Tensor], ranks: ProcessGroup) -> Tensor:
