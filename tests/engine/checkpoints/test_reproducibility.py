@@ -1,5 +1,7 @@
 """A resumed run is as exact as the worst of its resumes, and says why."""
 
+import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,9 @@ import torch
 
 from ftui.engine.checkpoints.reproducibility import (
     UNKNOWN,
+    encode_machine,
     environment,
+    join_machines,
     machine_differences,
     note_differences,
     reproducibility,
@@ -106,3 +110,18 @@ def test_other_content_is_not_exact_whatever_else(profile: Profile) -> None:
         "NOT EXACT",
         ["forked with other content at step 4: profile", "threads: 1 -> 2"],
     )
+
+
+def test_the_machines_of_all_ranks_count(tmp_path: Path, profile: Profile) -> None:
+    """Equal machines leave no trace: a run on two nodes is EXACT on one such machine, and the other way round."""
+    own, shape = encode_machine(profile, CPU, "sdpa", 2), environment(profile, CPU, "sdpa", 2)
+    assert join_machines([own, own]) == shape
+    other = encode_machine(profile, replace(CPU, name="another processor"), "sdpa", 2)
+    mixed = join_machines([own, other])
+    assert mixed == shape | {"device of rank 1": "cpu: another processor"}
+    assert machine_differences(checkpoint(tmp_path, environment=mixed), shape) == [
+        "device of rank 1: cpu: another processor -> none"
+    ]
+    library = json.loads(own)
+    library[1]["transformers"] = "0.1"
+    assert join_machines([own, json.dumps(library).encode()]) == shape | {"transformers of rank 1": "0.1"}
