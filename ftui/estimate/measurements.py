@@ -21,7 +21,7 @@ SAME, OTHER = 0.03, 0.08
 APART = (
     "shape", "card", "method", "is_8bit", "precision", "accumulation",
     # Not of the memory: what only proposals for changes ask for (levers.py).
-    "rows_are_cut", "has_bitsandbytes", "lora_alpha", "use_rslora",
+    "rows_are_cut", "has_bitsandbytes", "lora_alpha", "use_rslora", "num_cards", "host_memory", "adds_tokens",
 )  # fmt: skip
 LARGEST_RATIO = 2.0
 """A probe that is further from its estimate says nothing of other settings."""
