@@ -4,6 +4,7 @@ import math
 import shutil
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -278,6 +279,7 @@ def test_the_parts_of_all_ranks_are_what_one_process_measures(
         )
 
     asked: Any = log_probs
+    asked.parts = SimpleNamespace(base=None)  # nobody shares the model: no passes to take part in
     for rank, one in enumerate(made):
         group = ProcessGroup() if rank == size else Team(rank, size)
         assert measure([one], asked, group, lambda words: None, lambda: None)
@@ -303,7 +305,7 @@ def test_memory_that_runs_out_halves_a_batch(most: int, split: Any) -> None:
     one, sizes, seen = Measurement(split, lambda: iter(batches)), split.num_targets, []
 
     class Narrow:
-        parts = type("Parts", (), {"device": torch.device("cpu")})
+        parts = type("Parts", (), {"device": torch.device("cpu"), "base": None})
 
         def __call__(self, given: Any, rows: Any) -> Any:
             seen.append(rows)
