@@ -16,7 +16,7 @@ from gguf import GGMLQuantizationType, LlamaFileType
 from gguf.quants import quant_shape_to_byte_shape, quantize
 
 from ftui.errors import ModelError
-from ftui.helper.quantize_tool import TOOL, check_tool, tool_folder
+from ftui.helper.quantize_tool import TOOL, check_tool
 from ftui.supervisor.engine_process import clean_environment
 from ftui.system.files import open_private
 from ftui.system.scratch import scratch
@@ -71,7 +71,7 @@ def k_quantizer() -> Iterator[Quantize]:
     with scratch("quantize") as folder:
         output = folder / "output"
         printed = open_private(output, os.O_WRONLY)
-        command = [sys.executable, "-P", "-m", f"{__package__}.quantize_process", str(tool_folder())]
+        command = [sys.executable, "-P", "-m", f"{__package__}.quantize_process"]
         try:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=printed, env=clean_environment()

@@ -1,6 +1,6 @@
-"""`python -P -m ftui.engine.gguf_files.quantize_process FOLDER`: numbers as K-quants, by the library in that folder.
+"""`python -P -m ftui.engine.gguf_files.quantize_process`: numbers as K-quants, by libgguf.
 
-A process of its own: the library is no part of ftui's environment, and what its native code does ends nobody else.
+A process of its own: what the library's native code does ends nobody else.
 """
 
 import os
@@ -11,12 +11,11 @@ REQUEST = struct.Struct("<iqq")
 """The type by ggml's number, rows, numbers of a row; as many float32 follow. The answer is their bytes in that type."""
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Answer until the input ends."""
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the library prints is no answer
-    sys.path.insert(0, arguments[0])
-    import libgguf  # type: ignore[import-not-found]
+    import libgguf
     import numpy as np
 
     while head := requests.read(REQUEST.size):
@@ -27,4 +26,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()
