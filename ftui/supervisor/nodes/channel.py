@@ -14,9 +14,10 @@ import msgspec
 
 from ftui.errors import HardwareError
 from ftui.supervisor.nodes.node_messages import AnyMessage, Refused
+from ftui.system.files import DAMAGED
 
 LONGEST_MESSAGE = 1 << 20  # bytes
-HANDSHAKE_SECONDS = 10.0
+HANDSHAKE_SECONDS = 10.0  # for all of it: whoever sends a byte now and then holds nobody up
 PREFIX = b"ftui nodes 1\n"
 MAC_BYTES = 32
 WRONG_SECRET = Refused(
@@ -52,7 +53,8 @@ class Channel:
         self._leads = leads
         self._num_sent = self._num_received = 0
         self._buffer = bytearray()
-        self._is_closed = False
+        self._closed = ""
+        """Why nothing comes any more."""
         self.heard = time.monotonic()
         """When something came last, a number of `time.monotonic()`."""
 
@@ -85,7 +87,7 @@ class Channel:
             raise ChannelError(str(error)) from error
 
     def receive(self) -> list[AnyMessage]:
-        """The messages that have come.
+        """The messages that have come. The last words of one that has closed are among them.
 
         Raises:
             ChannelError: the connection is gone, or somebody else has written to it.
@@ -94,8 +96,8 @@ class Channel:
         messages = []
         while (message := self._next()) is not None:
             messages.append(message)
-        if self._is_closed and not messages:
-            raise ChannelError("the other side has closed it")
+        if self._closed and not messages:
+            raise ChannelError(self._closed)
         return messages
 
     def receive_first(self, seconds: float) -> AnyMessage:
@@ -106,24 +108,26 @@ class Channel:
         """
         deadline = time.monotonic() + seconds
         while (message := self._next()) is None:
-            if self._is_closed or time.monotonic() > deadline:
-                raise ChannelError("the other side is silent")
+            if self._closed or time.monotonic() > deadline:
+                raise ChannelError(self._closed or "the other side is silent")
             time.sleep(0.02)
             self._read()
         return message
 
     def _read(self) -> None:
-        while not self._is_closed:
+        while not self._closed and len(self._buffer) <= LONGEST_MESSAGE + 4 + MAC_BYTES:
             try:
                 data = self._connection.recv(1 << 16)
             except BlockingIOError:
                 return
-            except OSError as error:
-                raise ChannelError(str(error)) from error
-            self._is_closed = not data
-            if data:
-                self.heard = time.monotonic()
-                self._buffer += data
+            except OSError as error:  # it may come on the heels of a message, which counts
+                self._closed = str(error)
+                return
+            if not data:
+                self._closed = "the other side has closed it"
+                return
+            self.heard = time.monotonic()
+            self._buffer += data
 
     def close(self) -> None:
         """Close the connection."""
@@ -146,7 +150,7 @@ class Channel:
         self._num_received += 1
         try:
             message: AnyMessage = _decoder.decode(payload)
-        except msgspec.MsgspecError as error:
+        except DAMAGED as error:
             raise ChannelError(f"a message that cannot be read: {error}") from error
         return message
 
@@ -198,8 +202,9 @@ def approach(connection: socket.socket, secret: str) -> Channel:
 
 
 def _read(connection: socket.socket, length: int) -> bytes:
-    data = b""
+    data, deadline = b"", time.monotonic() + HANDSHAKE_SECONDS
     while len(data) < length:
+        connection.settimeout(max(0.001, deadline - time.monotonic()))
         piece = connection.recv(length - len(data))
         if not piece:
             raise ChannelError("the other side has closed it")

@@ -121,10 +121,10 @@ class Keeper:
 
     def _exchange(self, now: float) -> int | None:
         assert self._channel is not None
-        code = None
         try:
             for message in self._channel.receive():
-                code = self._obey(message)
+                if (code := self._obey(message)) is not None:
+                    return code
             self._heard = self._channel.heard
             if self._num_sent < self._num_signals:
                 self._num_sent = self._num_signals
@@ -136,10 +136,9 @@ class Keeper:
             if now - self._heard > self._silence:
                 raise ChannelError("silence")
         except ChannelError as error:
-            if code is None:
-                self._say(f"The connection to node 0 is gone ({error}).")
+            self._say(f"The connection to node 0 is gone ({error}).")
             self._disconnect()
-        return code
+        return None
 
     def _obey(self, message: AnyMessage) -> int | None:
         match message:

@@ -45,6 +45,7 @@ BEAT_SECONDS = 1.0
 SILENCE_SECONDS = 30.0  # after which a node is lost: its ranks are taken to be ended, and its keeper has ended them
 LOOK_SECONDS = 0.1
 HELLO_SECONDS = 10.0
+MOST_STRANGERS = 64  # connections that have not proved yet who they are
 LEAVE_SECONDS = 10.0  # how long the ranks of other nodes may take to end once those of node 0 have
 
 
@@ -83,6 +84,7 @@ class NodeGroup:
         self._lock = threading.RLock()
         self._ends = threading.Event()
         self._is_broken = False
+        self._admissions = threading.Semaphore(MOST_STRANGERS)
         self.address = leader_address(place.leader)
         self.interface = interface_of(self.address)
         self._listener = listen(self.address, place.port or 0)
@@ -187,9 +189,7 @@ class NodeGroup:
             next_beat = last_look = time.monotonic()
             while not self._ends.is_set():
                 if selector.select(LOOK_SECONDS):
-                    with contextlib.suppress(OSError):
-                        connection, _ = self._listener.accept()
-                        threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
+                    self._accept()
                 now = time.monotonic()
                 with self._lock:
                     for member in self._members.values():
@@ -201,6 +201,16 @@ class NodeGroup:
                 last_look = now
             for member in self._members.values():
                 self._drop(member)
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:  # it has left already
+            return
+        if not self._admissions.acquire(blocking=False):
+            connection.close()  # a keeper tries again, and no number of strangers can use up threads and descriptors
+            return
+        threading.Thread(target=self._admit, args=(connection,), daemon=True).start()
 
     def _hear(self, member: Member) -> None:
         if member.channel is None:
@@ -248,21 +258,24 @@ class NodeGroup:
 
     def _admit(self, connection: socket.socket) -> None:
         """In a thread of its own: whoever connects may be slow, or nobody of ours."""
-        try:
-            channel = welcome(connection, self._announcement.secret)
-            hello = channel.receive_first(HELLO_SECONDS)
-            if not isinstance(hello, Hello):
-                raise ChannelError("no hello")
-            if refusal := self._objection(hello):
-                channel.send(refusal)
-                connection.close()
+        with contextlib.ExitStack() as stack:
+            stack.callback(connection.close)
+            stack.callback(self._admissions.release)
+            try:
+                channel = welcome(connection, self._announcement.secret)
+                hello = channel.receive_first(HELLO_SECONDS)
+                if not isinstance(hello, Hello):
+                    return
+                if refusal := self._objection(hello):
+                    channel.send(refusal)
+                    return
+                channel.send(Welcome(self._run_id, self._run.name))
+            except ChannelError:
                 return
-            channel.send(Welcome(self._run_id, self._run.name))
-        except ChannelError:
-            connection.close()
-            return
-        with self._lock:
-            self._join(self._members[hello.node], channel, hello)
+            stack.pop_all()
+            self._admissions.release()
+            with self._lock:
+                self._join(self._members[hello.node], channel, hello)
 
     def _objection(self, hello: Hello) -> Refused | None:
         """Why a keeper may not join."""

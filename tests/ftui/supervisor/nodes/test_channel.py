@@ -1,5 +1,6 @@
 """The connection between node 0 and a keeper: only who knows the secret may speak, and nothing can be slipped in."""
 
+import contextlib
 import socket
 import struct
 import threading
@@ -8,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from ftui.supervisor.nodes import channel as channels
 from ftui.supervisor.nodes.channel import PREFIX, Channel, ChannelError, RefusedError, approach, welcome
 from ftui.supervisor.nodes.node_messages import AnyMessage, KillRanks, NodeBeat, RunOver, StartRanks
 
@@ -101,3 +103,62 @@ def test_a_scanner_is_no_keeper(wires: tuple[socket.socket, socket.socket]) -> N
     theirs.sendall(b"GET / HTTP/1.1\r\nHost: node0\r\n\r\n".ljust(200))
     with pytest.raises(ChannelError, match="no keeper"):
         welcome(ours, SECRET)
+
+
+def test_the_last_words_of_a_side_that_is_gone_arrive() -> None:
+    """Node 0 leaves with a beat of the keeper unread: the system then answers with a reset, right behind RunOver."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    leader, keeper = joined((theirs, ours))
+    keeper.send(NodeBeat())
+    time.sleep(0.05)
+    leader.send(RunOver(20))
+    leader.close()
+    time.sleep(0.05)
+    assert keeper.receive() == [RunOver(20)]
+    with pytest.raises(ChannelError):
+        keeper.receive()
+    keeper.close()
+
+
+def test_one_that_sends_a_byte_now_and_then_is_let_go(
+    wires: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "HANDSHAKE_SECONDS", 0.1)
+    ours, theirs = wires
+    ends = threading.Event()
+
+    def drip() -> None:
+        while not ends.wait(0.03):
+            theirs.send(b"f")
+
+    thread = threading.Thread(target=drip)
+    thread.start()
+    begun = time.monotonic()
+    with pytest.raises(ChannelError):
+        welcome(ours, SECRET)
+    assert time.monotonic() - begun < 1.5, "77 bytes would take 2.3 s"
+    ends.set()
+    thread.join()
+
+
+def test_what_is_not_taken_out_is_not_read_either(wires: tuple[socket.socket, socket.socket]) -> None:
+    """Whoever sends without end fills no memory and holds nobody up."""
+    _, keeper = joined(wires)
+    wires[0].setblocking(True)
+    thread = threading.Thread(target=flood, args=(wires[0],))
+    thread.start()
+    with pytest.raises(ChannelError, match="not from the other side"):
+        while True:
+            keeper.receive()
+    assert len(keeper._buffer) <= channels.LONGEST_MESSAGE + (1 << 17)
+    keeper.close()
+    thread.join()
+
+
+def flood(wire: socket.socket) -> None:
+    """Sixteen times the longest message, or until the other side has closed."""
+    data = struct.pack("!I", channels.LONGEST_MESSAGE) + bytes(16 * channels.LONGEST_MESSAGE)
+    with contextlib.suppress(OSError):
+        wire.sendall(data)
