@@ -17,6 +17,9 @@ if TYPE_CHECKING:  # it loads torch: 3 s that a test of the screens, and the con
 
 ROOT = Path(__file__).parent.parent
 MEMORY = Path("/dev/shm")
+OWN_ROOTS = Path.home() / ".local" / "state" / "ftui" / "roots"
+PLACES = {"XDG_STATE_HOME": "state", "XDG_CONFIG_HOME": "config", "FTUI_CACHE": "cache"}
+TEMPORARY = "ftui-tests-"
 WHOLE_PROGRAMS = ("tests/e2e/", "tests/faults/")
 SLOW = (
     *WHOLE_PROGRAMS,
@@ -58,8 +61,18 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if is_fast(config) and is_room_in_memory():  # a fifth of the time of its tests is that of syncs
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+    if not hasattr(config, "workerinput"):  # workers and the programs under test inherit the places
+        _leave_home(config)
     settings.load_profile("fast" if is_fast(config) else "whole")
     gc.disable()  # until everything is imported: nothing of that is garbage
+
+
+def _leave_home(config: pytest.Config) -> None:
+    """What tests and the programs they start remember, cache and look up is in no folder of the person who runs them;
+    a fixture or a test may choose other places."""
+    folder = tempfile.mkdtemp(prefix=TEMPORARY, dir=MEMORY if is_room_in_memory() else None)
+    os.environ |= {name: os.path.join(folder, place) for name, place in PLACES.items()}
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -93,6 +106,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-pictures", action="store_true", help="draw the pictures of the screens anew")
 
 
+def _own_roots() -> set[str]:
+    return set(OWN_ROOTS.read_text(errors="replace").splitlines()) if OWN_ROOTS.is_file() else set()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_roots_stay(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """`ftui runs` of the person who runs the tests lists no run of theirs."""
+    before, folders = _own_roots(), (str(tmp_path_factory.getbasetemp()), f"{TEMPORARY}{os.getpid()}-")
+    yield
+    added = [root for root in _own_roots() - before if any(folder in root for folder in folders)]
+    assert not added, f"{OWN_ROOTS} lists runs of tests: {added}"
+
+
 @pytest.fixture(scope="session")
 def bench_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """base/, rows.jsonl and held_out.jsonl, made once."""
@@ -110,7 +136,9 @@ def memory(tmp_path: Path) -> Iterator[Path]:
     if not is_room_in_memory():
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(prefix="ftui-tests-", dir=MEMORY, ignore_cleanup_errors=True) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix=f"{TEMPORARY}{os.getpid()}-", dir=MEMORY, ignore_cleanup_errors=True
+    ) as folder:
         yield Path(folder)
 
 

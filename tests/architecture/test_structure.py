@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from ftui.system.user_folders import cache_folder, prices_file, state_folder
 from tests.support.replayed import replay
 
 ROOT = Path(__file__).parents[2]
@@ -161,6 +162,7 @@ sys.addaudithook(lambda event, arguments: started.append(event) if event in CHIL
 import ftui.tui.app
 from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.runs import RunsScreen
+from ftui.system.user_folders import cache_folder, prices_file, state_folder
 from tests.support.replayed import replay
 from tests.support.shown_app import shown_app
 
@@ -342,3 +344,14 @@ def test_no_code_is_fetched_from_the_hub(tmp_path: Path) -> None:
         "import ftui.engine.recipe, sys, torch, bitsandbytes; assert sys.modules['kernels'] is None"
     )
     assert "torch" in loaded_by(code, {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})
+
+
+PRINT_PLACES = "from ftui.system.user_folders import *; print(state_folder(), cache_folder(), prices_file(), sep='\\n')"
+
+
+def test_tests_and_what_they_start_stay_out_of_the_users_folders() -> None:
+    """Where no fixture says more (`_leave_home` of tests/conftest.py): lists of runs, caches, prices of cards."""
+    started = subprocess.run([sys.executable, "-c", PRINT_PLACES], capture_output=True, text=True, check=True)
+    places = [str(state_folder()), str(cache_folder()), str(prices_file())]
+    assert started.stdout.splitlines() == places
+    assert [place for place in places if Path(place).is_relative_to(Path.home())] == []
