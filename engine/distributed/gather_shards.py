@@ -17,8 +17,11 @@ from .sharded_base import own_part, whole
 
 
 def list_shards(parts: ModelParts) -> list[DTensor]:
-    """The weights and the optimizer's moments of which this rank has a part: the same list on all ranks."""
-    weights = list(parts.model.parameters())
+    """The trained weights and the optimizer's moments of which this rank has a part: the same list on all ranks.
+
+    What is frozen is in no checkpoint.
+    """
+    weights = [weight for weight in parts.model.parameters() if weight.requires_grad]
     groups = parts.optimizer.param_groups
     states = [parts.optimizer.state.get(weight, {}) for group in groups for weight in group["params"]]
     moments = [state[name] for state in states for name in sorted(state)]

@@ -4,6 +4,7 @@ What is stored in 4 bits is read whole, one tensor at a time, and quantised, sin
 tensor; its own part of the result is kept. At most two tensors of the size of the largest are there beside the shards.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -151,18 +152,18 @@ def _shard(
         end.weight = reader.sharded(end.weight)
     if is_tied:
         head.weight = embeddings.weight
-    small: dict[int, nn.Module] = {}
+    small = []
     for module in model.modules():  # what is small
         for name, weight in module._parameters.items():
             if weight is not None and weight.is_meta and not isinstance(weight, DTensor) and reader.has(weight):
                 if weight.requires_grad:  # the optimizer's moments of it are divided, too
                     module._parameters[name] = reader.sharded(weight)
-                    small[id(module)] = module
+                    small.append(module)
                 else:
                     module._parameters[name] = nn.Parameter(reader.read(weight), requires_grad=False)
     decoder = model.base_model
     fully_shard(decoder, mesh=mesh, reshard_after_forward=True, ignored_params=set(decoder.parameters()))
-    return ShardedBase(decoder, [*ends, *small.values()], head, ranks, torch.device(mesh.device_type))
+    return ShardedBase(decoder, [*ends, *small], head, ranks, torch.device(mesh.device_type))
 
 
 def _shard_layer(layer: nn.Module, reader: "ShardReader", mesh: DeviceMesh, *, keeps_layers: bool) -> None:
@@ -227,13 +228,16 @@ class ShardReader:
         file, name, _ = self._places[id(weight)]
         with safe_open(file, "pt") as tensors:
             whole: Tensor = tensors.get_tensor(name)
+        _check_shape(weight, whole.shape, name)
         return whole.to(self._device, self._dtype, copy=True)  # not the mapped file
 
     def rows(self, weight: Tensor) -> Tensor:
         """This rank's rows of a weight, on the device, in its type."""
         file, name, _ = self._places[id(weight)]
         with safe_open(file, "pt") as tensors:
-            rows: Tensor = tensors.get_slice(name)[self._own_rows(len(weight))]
+            stored = tensors.get_slice(name)
+            _check_shape(weight, stored.get_shape(), name)
+            rows: Tensor = stored[self._own_rows(len(weight))]
         return rows.to(self._device, self._dtype, copy=True)
 
     def sharded(self, weight: Tensor) -> nn.Parameter:
@@ -267,6 +271,7 @@ def fill_shards(model: Any, folder: Path) -> None:
 
     Raises:
         ModelError: the folder lacks one.
+        ValueError: one has another shape.
     """
     divided = next(weight for weight in model.parameters() if isinstance(weight, DTensor))
     reader = ShardReader(model, folder, divided.device_mesh, own_part(divided).device)
@@ -298,6 +303,11 @@ def own_rows(mesh: DeviceMesh, number: int) -> slice:
     size = -(-number // mesh.size())
     start = min(number, mesh.get_local_rank() * size)
     return slice(start, min(number, start + size))
+
+
+def _check_shape(weight: Tensor, stored: Sequence[int], name: str) -> None:
+    if list(stored) != list(weight.shape):  # of more rows the first ones would be taken
+        raise ValueError(f"{name} has the shape {list(stored)} in the file, not {list(weight.shape)}")
 
 
 def _names_in(file: Path) -> list[str]:

@@ -253,7 +253,7 @@ def join(hardware: Hardware, profile: Profile) -> ProcessGroup:
     if size == 1:
         return ProcessGroup()
     local_size = int(os.environ.get("LOCAL_WORLD_SIZE", size))
-    _check_devices(hardware, size, local_size, profile.run.name or "NAME")
+    _check_devices(hardware, size, local_size, profile)
     rank = int(os.environ["RANK"])
     backend = "cpu:gloo,cuda:nccl" if hardware.device.type == "cuda" else "gloo"
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -267,15 +267,17 @@ def join(hardware: Hardware, profile: Profile) -> ProcessGroup:
     return ProcessGroup(rank, size, store, local_rank=int(os.environ.get("LOCAL_RANK", rank)), local_size=local_size)
 
 
-def _check_devices(hardware: Hardware, size: int, local_size: int, run: str) -> None:
+def _check_devices(hardware: Hardware, size: int, local_size: int, profile: Profile) -> None:
     kind = hardware.device.type
     there = num_nvidia_gpus() if kind == "cuda" else 1
     if kind != "cpu" and local_size > there:
+        fewer = there * size // local_size
+        whole = " --set hardware.shard=none" if fewer == 1 and profile.hardware.shard != "none" else ""
         have = "one MPS device" if kind == "mps" else f"{there} GPU{'' if there == 1 else 's'}"
         raise HardwareError(
             f"hardware.num_processes is {size}, and this machine has {have}: each process needs one of its own.",
-            hint=f"`ftui resume {run} --set hardware.num_processes={there * size // local_size}` goes on with what is "
-            "here: the same run and effective batch.",
+            hint=f"`ftui resume {profile.run.name or 'NAME'} --set hardware.num_processes={fewer}{whole}` goes on with "
+            "what is here: the same run and effective batch.",
         )
 
 

@@ -55,7 +55,8 @@ def _metadata(data: bytes) -> dict[str, Any]:
 def weights_digest(model: Any) -> str:
     """SHA-256 over the sums of each trained tensor's bits: the same for bit-identical weights, without moving them.
 
-    Of weights that are divided each rank has other ones, and nothing to compare.
+    Of what is divided no two ranks have the same rows. In full fine-tuning with `hardware.shard` that is all that is
+    trained, norms and biases too: then nothing is compared, and the digest is that of no weights.
     """
     weights = [weight.detach().contiguous() for weight in trainable(model).values() if not isinstance(weight, DTensor)]
     sums = [weight.view(BITS[weight.element_size()]).sum(dtype=torch.int64) for weight in weights]

@@ -21,7 +21,7 @@ from torch.distributed.tensor import DTensor, Partial
 
 from ftui.supervisor.engine_process import RankLostError
 
-from ..system.memory import first_line, is_out_of_memory
+from ..system.memory import first_line, is_out_of_memory, no_memory
 from ..system.rng import RngState
 from .process_group import Action, ProcessGroup, RankCommand
 from .rank_clock import CountedGather, RankClock
@@ -39,7 +39,7 @@ class ShardedBase:
 
     Args:
         decoder: the stack of layers with its embeddings; its forward is part of every pass.
-        ends: embeddings and head, as far as they are sharded.
+        ends: embeddings, head and small modules beside the layers, as far as they are sharded.
         head: the one of `ends` that gives the logits.
     """
 
@@ -60,7 +60,7 @@ class ShardedBase:
             for layer in decoder.modules():
                 if isinstance(layer, FSDPModule) and hasattr(layer, "set_custom_all_gather"):  # since torch 2.8
                     layer.set_custom_all_gather(cast(Any, CountedGather(self.clock)))
-        for end in ends:
+        for end in dict.fromkeys(ends):  # twice gathered would be never let go
             end.register_forward_pre_hook(self._gather_weights)
             end.register_forward_hook(_drop_weights, always_call=True)
         decoder.register_forward_pre_hook(self._call_others)
@@ -101,6 +101,23 @@ def together(parts: "ModelParts") -> Iterator[None]:
         base.is_alone = was_alone
 
 
+@contextmanager
+def alone(parts: "ModelParts") -> Iterator[None]:
+    """A block of passes of rank 0 in an evaluation or an answer.
+
+    Raises:
+        GpuMemoryError, HostMemoryError: memory ran out over a sharded base: the others wait inside that pass, so that
+            no smaller one can be tried.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if parts.base is None or not is_out_of_memory(error):
+            raise
+        place = f"a pass of an evaluation or an answer, in which the other ranks wait ({first_line(error)})"
+        raise no_memory(parts.device, place, "Lower eval.per_device_eval_batch_size.") from error
+
+
 def fill_up(parts: "ModelParts", number: int, *, backward: bool) -> None:
     """Take part in so many passes of other ranks, where the base is sharded: with one token, without a gradient."""
     if parts.base is None:
@@ -125,8 +142,8 @@ def _pass_nothing(parts: "ModelParts", base: ShardedBase, *, backward: bool) -> 
         ):
             hidden = base.decoder(input_ids=ids, use_cache=False)[0]
             result = hidden.sum()
-            if base.head is not None:
-                head = whole(cast(Tensor, base.head.weight))
+            for weight in () if base.head is None else base.head.parameters():
+                head = whole(weight)
                 result = result + head.sum() if head.requires_grad else result
         if backward:
             (result * 0).backward()

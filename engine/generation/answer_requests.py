@@ -25,7 +25,7 @@ from ..models.performance import uncompiled
 from ..models.weights import is_adapted
 from ..runtime.control_flags import Control
 from ..runtime.event_writer import EventWriter
-from ..system.memory import is_out_of_memory, no_memory, release_cached_memory
+from ..system.memory import UpdateMemoryError, first_line, is_out_of_memory, no_memory, release_cached_memory
 from ..system.rng import RngState
 from ..system.train_state import TrainState
 from .conversation import Answer, Speaker, describe_model
@@ -75,6 +75,7 @@ class RequestAnswerer:
         Raises:
             AnswerRefusedError: nothing here can answer that, or the file cannot be written.
             Shutdown: between two tokens.
+            UpdateMemoryError: memory ran out over a sharded base.
         """
         self._check(request)
         begun, answers = time.monotonic(), list[Answer]()
@@ -83,6 +84,8 @@ class RequestAnswerer:
             try:
                 with self._undisturbed():
                     self._speak(request, begun, answers)
+            except UpdateMemoryError:
+                raise
             except (DataError, DiskError, GpuMemoryError, HostMemoryError, NonFiniteError) as error:
                 problem = error.message
             finally:
@@ -139,8 +142,13 @@ class RequestAnswerer:
                     next_write = now + WRITE_SECONDS
                     self._write(request, answers)
         except RuntimeError as error:
-            if not is_out_of_memory(error) or hasattr(self.model.bare, "sharded_base"):
-                raise  # other ranks wait inside that pass
+            if not is_out_of_memory(error):
+                raise
+            if hasattr(self.model.bare, "sharded_base"):
+                raise UpdateMemoryError(
+                    f"Memory ran out in an answer, in a pass in which the other ranks wait ({first_line(error)}).",
+                    hint="The run goes on from its newest checkpoint: ask that one, or in a shorter conversation.",
+                ) from error
             raise no_memory(self.model.hardware.device, "this conversation beside the training", "") from None
         self._write(request, answers, is_whole=True)
 

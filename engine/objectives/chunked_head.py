@@ -94,7 +94,7 @@ def chunk_size(weight: Tensor) -> int:
 
 def _operands(head: nn.Linear) -> tuple[Tensor, Tensor | None]:
     """Weight and bias. Without autograd they are cut off from it: it asks for a leaf's gradient even then."""
-    weight, bias = whole(head.weight), head.bias
+    weight, bias = whole(head.weight), None if head.bias is None else whole(head.bias)
     if torch.is_grad_enabled():
         return weight, bias
     return weight.detach(), None if bias is None else bias.detach()

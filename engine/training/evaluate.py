@@ -14,6 +14,7 @@ from ftui.profile.sections.evaluation import EvalSection
 from ftui.profile.sections.preference import REFERENCE_STAGES
 from ftui.runs.events import EvaluationDone
 
+from ..distributed.sharded_base import alone
 from ..evaluation.generated_answers import AnswerMeasures
 from ..models.model_parts import ModelParts
 from ..models.performance import uncompiled
@@ -55,10 +56,11 @@ class Evaluator:
 
         Raises:
             Shutdown: between two batches.
+            GpuMemoryError, HostMemoryError: as `alone`.
             NonFiniteError: the loss before the first step is NaN or infinite.
         """
         start, state, is_best = time.monotonic(), self.state, False
-        with self.events.within("evaluating"):
+        with self.events.within("evaluating"), alone(self.parts):
             loss, extras, num_targets = self._mean_loss()
             if self.answers is not None:
                 extras |= self.answers.measure(state.step)
@@ -169,7 +171,8 @@ def check_forward(profile: Profile, data: TrainingData, parts: ModelParts) -> No
     else:
         rows, first = data.evaluation, [(number,) for number in range(min(len(data.evaluation), size))]
     parts.model.eval()
-    result = batch_loss(parts, collate_examples(rows, first, data.pad_id, parts.layout), profile)
+    with alone(parts):
+        result = batch_loss(parts, collate_examples(rows, first, data.pad_id, parts.layout), profile)
     parts.model.train()
     losses = {} if result is None else result[0]  # None: it did not fit, which an evaluation copes with
     if not all(map(math.isfinite, losses.values())):

@@ -10,6 +10,7 @@ from ftui.profile.schema import Profile
 from ftui.runs.events import Sampled
 
 from ..data.tokens.chat_template import fix_date
+from ..distributed.sharded_base import alone
 from ..generation.answer_prompts import FinishedAnswer, answer_prompts, in_order
 from ..generation.decode import Prompt, why_unanswerable
 from ..generation.sampling import Sampling
@@ -67,6 +68,7 @@ class TextGenerator:
 
         Raises:
             Shutdown: between two tokens.
+            GpuMemoryError, HostMemoryError: as `alone`.
         """
         model, batch_size = self.parts.model, self.profile.eval.per_device_eval_batch_size
 
@@ -76,7 +78,7 @@ class TextGenerator:
 
         model.eval()
         try:
-            with autocast(self.parts.hardware), uncompiled(self.profile.train):
+            with alone(self.parts), autocast(self.parts.hardware), uncompiled(self.profile.train):
                 yield answer_prompts(
                     model.get_base_model() if is_adapted(model) else model, prompts, Sampling(),
                     stop_ids=self.data.stop_ids, max_new_tokens=max_new_tokens,

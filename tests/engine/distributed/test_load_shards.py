@@ -5,20 +5,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from peft import LoraConfig, get_peft_model
+from torch.distributed.tensor import DTensor
+from torch.nn import functional as F
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from ftui.engine.distributed.gather_shards import gatherer, list_shards
 from ftui.engine.distributed.load_shards import load_shards
 from ftui.engine.distributed.process_group import ProcessGroup
 from ftui.engine.models.load_model import load_model
 from ftui.engine.models.quantization import quantized_loading
+from ftui.engine.objectives.chunked_head import chunked_cross_entropy
 from ftui.engine.simulate.meta_model import make_meta_model
 from ftui.engine.system.device import Hardware
 from ftui.errors import ModelError
@@ -139,6 +145,57 @@ def test_a_rank_never_has_more_than_its_part_and_two_tensors(method: str, most_t
     largest = max(weight.numel() for weight in model.parameters()) * 4
     assert sum(own.values()) * 1.5 < sum(weight.numel() for weight in model.parameters()) * 4
     assert counter.peak <= sum(own.values()) + most_tensors * largest
+
+
+def test_a_head_with_a_bias_is_gathered_and_let_go_of(tmp_path: Path) -> None:
+    """By the loss, which takes its tensors, and by its own forward pass: three steps are those of whole weights."""
+    folder = save_model(tmp_path, "phi")
+    section = ModelSection(name_or_path=str(folder))
+    whole = load_model(folder, section, torch.float32, hardware=CPU).requires_grad_(True)
+    store = dist.HashStore()  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        divided = load_shards(folder, section, torch.float32, ProcessGroup(), hardware=CPU, trained=True)
+        parts: Any = SimpleNamespace(model=divided, optimizer=torch.optim.SGD(divided.parameters(), lr=0.1))
+        assert len(list_shards(parts)) == len(list(divided.parameters()))
+        ids = torch.arange(18).reshape(2, 9)
+        losses = []
+        for model in (whole, divided):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            for step in range(3):
+                if step == 1:
+                    loss = F.cross_entropy(model(input_ids=ids).logits.flatten(0, 1), ids.flatten())
+                else:
+                    hidden = model.base_model(input_ids=ids)[0].flatten(0, 1)
+                    loss = chunked_cross_entropy(model.get_output_embeddings(), hidden, ids.flatten(), 0.0).loss / 18
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                losses.append(loss.item())
+        assert losses[3:] == pytest.approx(losses[:3], rel=1e-6) and losses[5] < losses[3]
+        assert all(isinstance(weight, DTensor) for weight in divided.parameters())
+    finally:
+        dist.destroy_process_group()
+
+
+def test_tensors_of_another_shape_than_the_model_says_are_refused(tmp_path: Path) -> None:
+    """Of an embedding with more rows in the file the first ones would be taken."""
+    folder = save_model(tmp_path, "llama")
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"vocab_size": 301', '"vocab_size": 300'))
+    with rank_of(1, 2) as ranks, pytest.raises(ModelError, match=r"\[301, 64\] in the file, not \[300, 64\]"):
+        load_shards(folder, ModelSection(name_or_path=str(folder)), torch.float32, ranks, hardware=CPU)
+
+
+def test_a_frozen_base_is_in_no_checkpoint(tmp_path: Path) -> None:
+    """So a save beside the steps is a copy of the adapter, which is whole on each rank."""
+    folder = save_model(tmp_path, "llama")
+    with rank_of(0, 2) as ranks:
+        model: Any = load_shards(folder, ModelSection(name_or_path=str(folder)), torch.float32, ranks, hardware=CPU)
+        adapted: Any = get_peft_model(model, LoraConfig(target_modules=["q_proj"]))
+        trained = [weight for weight in adapted.parameters() if weight.requires_grad]
+        parts: Any = SimpleNamespace(model=adapted, optimizer=torch.optim.SGD(trained, lr=0.1))
+        assert trained and gatherer(parts, ranks) is None
 
 
 SHARDED = {"num_processes": 2, "shard": "all"}

@@ -14,26 +14,32 @@ from ftui.errors import HardwareError, ProfileError
 from ftui.profile.schema import Profile
 
 
-def of_processes(number: int) -> Profile:
+def of_processes(number: int, shard: str = "none") -> Profile:
     tables = {"run": {"stage": "sft", "name": "mine"}, "model": {"name_or_path": "a/b"}, "data": {"train": "r"}}
-    return Profile.model_validate(tables | {"hardware": {"num_processes": number}})
+    return Profile.model_validate(tables | {"hardware": {"num_processes": number, "shard": shard}})
 
 
 GPU = Hardware(torch.device("cuda"), "bf16", 1, "one GPU", None)
 
 
 @pytest.mark.parametrize(
-    ("device", "gpus", "words"), [("cuda", 2, "2 GPUs"), ("cuda", 1, "1 GPU:"), ("mps", 0, "one MPS device")]
+    ("device", "gpus", "words", "shard", "keys"),
+    [
+        ("cuda", 2, "2 GPUs", "all", "hardware.num_processes=2"),
+        ("cuda", 1, "1 GPU:", "none", "hardware.num_processes=1"),
+        ("cuda", 1, "1 GPU:", "all", "hardware.num_processes=1 --set hardware.shard=none"),
+        ("mps", 0, "one MPS device", "none", "hardware.num_processes=1"),
+    ],
 )
 def test_more_processes_than_devices_are_refused(
-    device: str, gpus: int, words: str, monkeypatch: pytest.MonkeyPatch
+    device: str, gpus: int, words: str, shard: str, keys: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before they try to meet: the ranks without a GPU would never come."""
+    """Before they try to meet: the ranks without a GPU would never come. One process alone divides nothing."""
     monkeypatch.setenv("WORLD_SIZE", "4")
     monkeypatch.setattr(process_group, "num_nvidia_gpus", lambda: gpus)
     with pytest.raises(HardwareError, match=words) as caught:
-        join(replace(GPU, device=torch.device(device)), of_processes(4))
-    assert f"`ftui resume mine --set hardware.num_processes={gpus or 1}`" in caught.value.hint
+        join(replace(GPU, device=torch.device(device)), of_processes(4, shard))
+    assert f"`ftui resume mine --set {keys}`" in caught.value.hint
 
 
 @pytest.mark.parametrize(("started", "wanted"), [("2", 1), ("1", 2), ("2", 3)])

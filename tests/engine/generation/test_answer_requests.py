@@ -4,7 +4,7 @@ import errno
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from ftui.engine.generation.load_trained import AnsweringModel
 from ftui.engine.runtime.control_flags import Control
 from ftui.engine.runtime.event_writer import EventWriter
 from ftui.engine.system.device import Hardware
+from ftui.engine.system.memory import UpdateMemoryError
 from ftui.engine.system.rng import RngState
 from ftui.engine.training.generate import TextGenerator
 from ftui.runs.events import Answered, PhaseChanged, Sampled, Warned
@@ -104,6 +105,34 @@ def test_a_question_ends_no_run(
     written = list(Tail(run.journal).read())
     assert [one.step for one in written if isinstance(one, Answered)] == [3]
     assert [one.phase for one in written if isinstance(one, PhaseChanged)] == ["training", "evaluating", "training"]
+    assert model.training
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_question_that_does_not_fit_is_refused_or_ends_the_attempt(
+    is_shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ranks that share the base wait inside the pass: the next attempt goes on from the newest checkpoint."""
+
+    def run_out(*_: Any, **options: Any) -> None:
+        raise torch.OutOfMemoryError("out of memory (a test)")
+
+    model, state, nothing = make_model("llama"), SimpleNamespace(step=3), cast(Any, None)
+    events = EventWriter(Run(tmp_path), attempt=1, token="test")
+    events.set_phase("training")
+    if is_shared:
+        model.sharded_base = nothing
+    monkeypatch.setattr(model, "forward", run_out)
+    asked = AnsweringModel(model, LetterTokenizer(), (5,), CPU, False)  # type: ignore[arg-type]
+    answerer = RequestAnswerer(
+        Run(tmp_path), make_profile(tmp_path, tmp_path), asked, cast(Any, state), Control(), events
+    )
+    request = AnswerChat(
+        id="0" * 16, attempt=1, token="test", sides=("now",), conversations=((Turn("user", "why"),),),
+        sampling=SamplingKeys(max_new_tokens=2),
+    )  # fmt: skip
+    with pytest.raises(UpdateMemoryError if is_shared else AnswerRefusedError, match="memory"):
+        answerer.answer(request)
     assert model.training
 
 
