@@ -31,6 +31,7 @@ from ftui.queue.queue_files import QueueFiles
 from ftui.queue.waiting_runs import Added, Kind
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.runs.status import read_status
+from ftui.system.files import try_lock
 from ftui.text import shown
 
 
@@ -45,6 +46,8 @@ class Candidate:
     card: Card
     known: Known
     estimate: Estimate
+    attempts: int = 0
+    """How many it had when it was looked at."""
 
 
 def find_candidate(
@@ -57,6 +60,7 @@ def find_candidate(
     """
     run, decision = decide(folder, again=again, resume_stopped=True)
     _refuse_by_decision(run, decision)
+    attempts = read_status(run).state.attempt if decision == "resume" else 0
     run_id = run.read_facts().run_id if decision == "resume" else None
     check_remote_code(resolved.profile, allow, run_id)
     check_push_command(resolved.profile, allow, run_id)
@@ -79,7 +83,7 @@ def find_candidate(
             f"{run.name} does not fit {card.title}: {result.impossible or _needs(result)}.",
             hint="`ftui estimate --fit` with the same profile shows what would.",
         )
-    return Candidate(run, decision, resolved, device, card, known, result)
+    return Candidate(run, decision, resolved, device, card, known, result, attempts)
 
 
 def _refuse_by_decision(run: Run, decision: Decision) -> None:
@@ -121,13 +125,12 @@ def add(candidate: Candidate) -> int:
     """Make the run's folder, note the run in the queue of the folder of runs, and say how many wait before it.
 
     Raises:
-        UsageError: somebody else has just made a run of that name.
+        UsageError: somebody else has just made a run of that name, or started the run.
         DiskError: there is no room, or the volume refuses it.
     """
     run, resolved, memory = candidate.run, candidate.resolved, candidate.estimate.memory
     if candidate.decision == "resume":
-        resume(run, resolved.profile)
-        unarchive(run)
+        _prepare_again(candidate)
     elif not create(run, resolved, RunFacts("", "", 0.0, shown(resolved.path.stem), queued=True)):
         raise UsageError(f"{shown(run.name)} was opened by another process in this moment.", hint="Try it again.")
     run_id = run.read_facts().run_id
@@ -137,8 +140,23 @@ def add(candidate: Candidate) -> int:
         run_id=run_id, name=run.name, device=candidate.device,
         num_cards=hardware.num_processes if candidate.device == "cuda" else 1,
         memory=None if memory is None else memory.high, visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
-        attempts=read_status(run).state.attempt,
+        attempts=candidate.attempts,
     )  # fmt: skip
     with QueueFiles(run.folder.parent).changing() as pen:
         pen.write(added)
         return pen.queue.place_of(run_id) or 0
+
+
+def _prepare_again(candidate: Candidate) -> None:
+    """Give a run that goes on its new values. Rows are counted for minutes: somebody may have started it meanwhile."""
+    run = candidate.run
+    lock = try_lock(run.supervisor_lock)
+    try:
+        if lock is None or read_status(run).state.attempt != candidate.attempts:
+            hint = f"ftui attach {shown(run.name)}"
+            raise UsageError(f"{shown(run.name)} was started by another process meanwhile.", hint=hint)
+        resume(run, candidate.resolved.profile)
+        unarchive(run)
+    finally:
+        if lock is not None:
+            lock.close()

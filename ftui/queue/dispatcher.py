@@ -4,26 +4,30 @@ It may be killed at any moment: runs, cards and supervisors have locks of their 
 journal or in the run's own files, and any command of ftui starts the next one.
 """
 
+import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from ftui.errors import PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, FtuiError, LostRunError
+from ftui.errors import PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, FtuiError
 from ftui.hardware.card_locks import take_cards
-from ftui.queue.queue_files import Pen, QueueFiles, find_entry_run
+from ftui.launch.manage_runs import unarchive
+from ftui.queue.queue_files import Pen, QueueFiles, find_entry_run, is_busy
 from ftui.queue.slots import choose_starts
 from ftui.queue.waiting_runs import Ended, Entry, Removed, Started
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState, phase_word
 from ftui.runs.status import Status, is_running, read_status, refuse_if_elsewhere
 from ftui.supervisor.engine_process import say
+from ftui.supervisor.nodes.node_place import RANK_VARIABLES
 from ftui.supervisor.spawn import ensure_supervised, launch
-from ftui.system.files import Lock, is_locked, lock_from, try_lock
+from ftui.system.files import Lock, UnsafePathError, lock_from, try_lock
 from ftui.system.process_id import Identity, this_process
 
 TICK_SECONDS = 1.0
+TROUBLE_SECONDS = 10.0  # until it tries again where the volume does not answer
 MOST_STARTS = 5  # of a run that dies with its supervisor and comes no further
 
 
@@ -33,20 +37,39 @@ class Dispatcher:
     def __init__(self, files: QueueFiles) -> None:
         self._files = files
         self._own = this_process()
+        self._troubles: dict[str, str] = {}
 
     def tick(self) -> bool:
         """Note what has ended, start what can be started; whether there is anything left to wait for."""
         queue = self._files.read()
-        for entry in (*queue.running, *queue.waiting):
-            self._look_at(entry)
+        entries = (*queue.running, *queue.waiting)
+        readable = {entry.run_id for entry in entries if self._manages(self._look_at, entry)}
         queue = self._files.read()
         if queue.is_paused:
             return queue.is_at_work
-        idle = [entry for entry in queue.running if not self._is_busy(entry)]
-        if entries := (*idle, *queue.waiting):
-            for run_id, cards in choose_starts(entries).starts.items():
-                self._start(next(entry for entry in entries if entry.run_id == run_id), cards)
+        idle = [entry for entry in queue.running if entry.run_id in readable and not is_busy(self._run_of(entry))]
+        entries = (*idle, *(entry for entry in queue.waiting if entry.run_id in readable))
+        for run_id, cards in (choose_starts(entries).starts if entries else {}).items():
+            entry = next(entry for entry in entries if entry.run_id == run_id)
+            self._manages(self._start, entry, cards)
         return queue.is_at_work
+
+    def _manages(self, act: Callable[..., None], entry: Entry, *arguments: object) -> bool:
+        """Whether that can be done with a run now: what is wrong with one folder holds up no other run."""
+        try:
+            act(entry, *arguments)
+        except UnsafePathError as error:
+            self._write(entry, _ended(entry, "unreadable"))
+            trouble = f"{entry.added.name} is out of the queue: {error}"
+        except (OSError, FtuiError) as error:
+            trouble = f"{entry.added.name}: {error}"
+        else:
+            self._troubles.pop(entry.run_id, None)
+            return True
+        if self._troubles.get(entry.run_id) != trouble:  # it is tried every second
+            self._troubles[entry.run_id] = trouble
+            say(trouble)
+        return False
 
     def leave(self, lock: Lock) -> bool:
         """Let go of the lock, unless somebody has added a run since: nobody adds one in this moment."""
@@ -63,6 +86,8 @@ class Dispatcher:
             self._write(entry, Removed(run_id=entry.run_id) if entry.started is None else _ended(entry, "removed"))
             return
         status = ensure_supervised(run, read_status(run))
+        if not is_running(status):
+            run.check()
         if entry.started is None and status.state.attempt > entry.added.attempts:  # by hand, or by one that was killed
             started = Started(run_id=entry.run_id, by=self._own, attempts=entry.added.attempts)
             if self._write(entry, started):
@@ -70,11 +95,6 @@ class Dispatcher:
         if entry.started is not None and (how := how_it_ended(entry, status, self._own)):
             self._write(entry, _ended(entry, how))
             say(f"{run.name}: {how}.")
-
-    def _is_busy(self, entry: Entry) -> bool:
-        """Whether something works on a run that was started: what does not is continued."""
-        run = self._run_of(entry)
-        return run is None or is_running(read_status(run)) or is_locked(run.supervisor_lock)
 
     def _start(self, entry: Entry, cards: Sequence[str]) -> None:
         """Start or continue a run on these cards, unless somebody else does or has one of them."""
@@ -90,31 +110,31 @@ class Dispatcher:
                 return
             for one in locks:
                 stack.callback(one.close)  # the supervisor has its own copies
-            launch(run, lock, locks)
+            record = Started(run_id=entry.run_id, by=self._own, cards=cards, attempts=state.attempt, step=state.step)
+            with self._files.changing() as pen:  # nobody takes it out, or pauses the queue, in this moment
+                if not _is_in(pen, entry) or pen.queue.is_paused:
+                    return
+                unarchive(run)
+                launch(run, lock, locks)
+                pen.write(record)
         say(f"{run.name} is started on {', '.join(cards)}.")
-        record = Started(run_id=entry.run_id, by=self._own, cards=cards, attempts=state.attempt, step=state.step)
-        self._write(entry, record)
 
     def _startable(self, entry: Entry, run: Run) -> RunState | None:
         """The state of a run whose supervisor's lock is ours; `None` where it is not to be started now.
 
         Another dispatcher may have started it, and been killed before it said so.
+
+        Raises:
+            UnsafePathError: it never can be.
+            LostRunError: another machine works on it.
         """
         status = read_status(run)
         if is_running(status) or (entry.started is None and status.state.attempt > entry.added.attempts):
             return None
         if entry.started is not None and how_it_ended(entry, status, self._own):
             return None
-        try:
-            run.check()
-            refuse_if_elsewhere(run, status)
-        except LostRunError as error:
-            say(error.message)
-            return None
-        except FtuiError as error:
-            self._write(entry, _ended(entry, "unreadable"))
-            say(f"{run.name} is not started: {error.message}")
-            return None
+        run.check()
+        refuse_if_elsewhere(run, status)
         return status.state
 
     def _run_of(self, entry: Entry) -> Run | None:
@@ -163,15 +183,34 @@ def main(arguments: Sequence[str]) -> int:
         say("usage: python -P -m ftui.queue ROOT [LOCK_FD]")
         return 2
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for name in RANK_VARIABLES:  # a task of a launcher may have started this; a queue has the cards of one machine
+        os.environ.pop(name, None)
     files = QueueFiles(Path(arguments[0]).absolute())
     try:
         lock = lock_from(int(arguments[1])) if len(arguments) == 2 else try_lock(files.dispatcher_lock)
-        if lock is None:
-            return 0
-        dispatcher = Dispatcher(files)
-        while dispatcher.tick() or not dispatcher.leave(lock):
-            time.sleep(TICK_SECONDS)
+        return 0 if lock is None else dispatch(files, lock)
     except FtuiError as error:
         say(error.message)
         return error.exit_code
+
+
+def dispatch(files: QueueFiles, lock: Lock) -> int:
+    """Start runs until there is nothing left to do. A full disk, or a volume that is away for a while, ends nothing.
+
+    Raises:
+        UnsafePathError: the journal is something else than a plain file.
+    """
+    dispatcher, trouble = Dispatcher(files), ""
+    while files.root.is_dir():
+        try:
+            if not dispatcher.tick() and dispatcher.leave(lock):
+                break
+            time.sleep(TICK_SECONDS)
+        except UnsafePathError:
+            raise
+        except (OSError, FtuiError) as error:
+            if str(error) != trouble:
+                trouble = str(error)
+                say(f"{trouble}: tried again every {TROUBLE_SECONDS:.0f} s.")
+            time.sleep(TROUBLE_SECONDS)
     return 0

@@ -11,8 +11,9 @@ import msgspec
 from ftui.errors import DiskError, UsageError
 from ftui.queue.waiting_runs import FORM, KINDS, AnyLine, Queue, fold
 from ftui.runs.journal import Envelope, cut_torn_line
-from ftui.runs.run_folder import Run, all_runs, known_roots, runs_root
-from ftui.system.files import DAMAGED, open_plain, open_private, sync_open, wait_lock, write_all
+from ftui.runs.run_folder import NAME, Run, all_runs, known_roots, runs_root
+from ftui.runs.status import is_running, read_status
+from ftui.system.files import DAMAGED, is_locked, open_private, read_plain, sync_open, wait_lock, write_all
 from ftui.system.volume import disk_error
 
 _decode_envelope = msgspec.json.Decoder(Envelope)
@@ -48,11 +49,10 @@ class QueueFiles(msgspec.Struct, frozen=True):
         """The queue as it stands. A last line that a crash tore, and lines of a later version, are left out.
 
         Raises:
-            UnsafePathError: the journal is something else than a plain file.
+            UnsafePathError: the journal is something else than a plain file, or longer than any.
         """
         try:
-            with open(open_plain(self.journal), "rb") as file:
-                data = file.read()
+            data = read_plain(self.journal)
         except FileNotFoundError:
             return Queue()
         queue = Queue()
@@ -118,7 +118,8 @@ def all_queues() -> list[QueueFiles]:
 
 def find_entry_run(root: Path, name: str, run_id: str) -> Run | None:
     """The run with this id: under the name it was added with, or another by now; `None` where it is gone."""
-    for run in (Run(root / name), *_others(root)):
+    own = [Run(root / name)] if NAME.fullmatch(name) else []  # whoever wrote the journal: no path leads elsewhere
+    for run in (*own, *_others(root)):
         try:
             if run.read_facts().run_id == run_id:
                 return run
@@ -130,3 +131,8 @@ def find_entry_run(root: Path, name: str, run_id: str) -> Run | None:
 def _others(root: Path) -> Iterator[Run]:
     for archived in (False, True):
         yield from (run for run in all_runs(archived=archived) if run.folder.parent == root)
+
+
+def is_busy(run: Run | None) -> bool:
+    """Whether something works on a run, or it is gone: one that was started and is not busy is continued."""
+    return run is None or is_running(read_status(run)) or is_locked(run.supervisor_lock)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ftui.queue.queue_files import QueueFiles, all_queues, find_entry_run
+from ftui.queue.queue_files import QueueFiles, all_queues, find_entry_run, is_busy
 from ftui.queue.slots import choose_starts, find_devices
 from ftui.queue.waiting_runs import Entry
 from ftui.runs.run_folder import Run
 from ftui.runs.state import phase_word
-from ftui.runs.status import is_running, read_status
-from ftui.system.files import is_locked
+from ftui.runs.status import read_status
+from ftui.system.files import UnsafePathError, is_locked
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def _view(files: QueueFiles) -> QueueView:
     queue = files.read()
     entries = (*queue.running, *queue.waiting)
     runs = {entry.run_id: find_entry_run(files.root, entry.added.name, entry.run_id) for entry in entries}
-    idle = [entry for entry in entries if not _is_busy(runs[entry.run_id])]
+    idle = [entry for entry in entries if _is_idle(runs[entry.run_id])]
     reasons = choose_starts(idle).reasons if idle else {}
     titles = _titles(entries)
     rows = []
@@ -69,8 +69,11 @@ def _view(files: QueueFiles) -> QueueView:
     return QueueView(files.root, rows, queue.is_paused, is_locked(files.dispatcher_lock))
 
 
-def _is_busy(run: Run | None) -> bool:
-    return run is None or is_running(read_status(run)) or is_locked(run.supervisor_lock)
+def _is_idle(run: Run | None) -> bool:
+    try:
+        return not is_busy(run)
+    except UnsafePathError:  # the dispatcher takes it out
+        return False
 
 
 def _titles(entries: Sequence[Entry]) -> dict[str, str]:

@@ -50,6 +50,9 @@ LAUNCHERS = (
 )
 """The first whose rank is set counts: what is started by hand, or by torchrun within SLURM, is meant so."""
 
+RANK_VARIABLES = tuple(name for launcher in LAUNCHERS for name in launcher.rank)
+"""Without them no launcher says that there are several nodes."""
+
 TASKS_ON_A_NODE = {
     "torchrun": ("LOCAL_WORLD_SIZE", "--nproc-per-node=1"),
     "SLURM": ("SLURM_STEP_TASKS_PER_NODE", "--ntasks-per-node=1"),

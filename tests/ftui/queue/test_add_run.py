@@ -2,14 +2,19 @@
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from ftui.errors import FtuiError
+from ftui.errors import FtuiError, UsageError
 from ftui.helper.client import Helper
 from ftui.profile.layers import resolve
-from ftui.queue.add_run import find_candidate
-from ftui.runs.run_folder import runs_root
+from ftui.queue.add_run import add, find_candidate
+from ftui.queue.queue_files import QueueFiles
+from ftui.runs.events import EngineStarted
+from ftui.runs.run_folder import Run, runs_root
+from ftui.system.files import try_lock
 from tests.support.stand_in_queue import driver
 
 
@@ -33,3 +38,21 @@ def test_what_could_never_start_is_refused_and_leaves_nothing(
     with pytest.raises(FtuiError) as caught:
         find_candidate(Helper(), runs_root() / "mine", resolve(path, overrides=overrides))
     assert words in caught.value.message and not (runs_root() / "mine").exists()
+
+
+def test_a_run_that_was_started_while_its_rows_were_counted_keeps_its_profile(
+    make_run: Any, append: Any, dead: Any
+) -> None:
+    run: Run = make_run("mine")
+    run.profile.write_text("as it is")
+    candidate: Any = SimpleNamespace(run=run, decision="resume", resolved=None, estimate=SimpleNamespace(memory=None))
+    candidate.attempts = 0
+    append(run.supervisor_log, EngineStarted(identity=dead), attempt=1)
+    with pytest.raises(UsageError, match="was started by another process"):
+        add(candidate)
+    candidate.attempts, lock = 1, try_lock(run.supervisor_lock)
+    assert lock is not None
+    with pytest.raises(UsageError, match="was started by another process"):
+        add(candidate)
+    lock.close()
+    assert run.profile.read_text() == "as it is" and not QueueFiles(run.folder.parent).journal.exists()

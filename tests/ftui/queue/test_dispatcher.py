@@ -1,12 +1,14 @@
 """What the dispatcher does with a run, and that it may be killed whenever it likes."""
 
+import errno
 import itertools
 import json
+import os
 import random
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,12 @@ import pytest
 
 from ftui.errors import PARKED, PREEMPTED_SAVED
 from ftui.hardware.card_locks import take_cards
+from ftui.queue import dispatcher as dispatching
 from ftui.queue import wake as waking
 from ftui.queue.dispatcher import MOST_STARTS, Dispatcher, how_it_ended
 from ftui.queue.queue_files import QueueFiles
-from ftui.queue.waiting_runs import Added, Entry, Paused, Queue, Started
+from ftui.queue.slots import choose_starts
+from ftui.queue.waiting_runs import Added, Entry, Paused, Queue, Removed, Started
 from ftui.queue.wake import wake
 from ftui.runs.events import EngineStarted
 from ftui.runs.run_folder import Run, RunFacts
@@ -150,11 +154,12 @@ def test_what_the_machine_has_lost_goes_on_before_what_waits(
 @pytest.mark.parametrize(
     ("happening", "started"),
     [("nothing", ["one", "two"]), ("paused", []), ("removed", ["two"]), ("by hand", ["two"]), ("locked", ["two"]),
-     ("card taken", ["one"])],
+     ("card taken", ["one"]), ("a link", ["two"]), ("taken out", ["two"]), ("archived", ["one", "two"]),
+     ("full disk", ["two"])],
 )  # fmt: skip
 def test_what_stands_in_the_way_of_a_start(
     add: Callable[..., Run], append: Any, living: Identity, tmp_path: Path, happening: str, started: list[str],
-    starts: list[tuple[str, list[str]]],
+    starts: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     files, run = QueueFiles(tmp_path / "runs"), add("one")
     add("two")
@@ -165,6 +170,14 @@ def test_what_stands_in_the_way_of_a_start(
         shutil.rmtree(run.folder)
     elif happening == "by hand":
         append(run.supervisor_log, EngineStarted(identity=living), attempt=1)
+    elif happening == "a link":
+        run.supervisor_lock.symlink_to(tmp_path / "elsewhere")
+    elif happening == "taken out":  # while the dispatcher looks at the cards
+        take_out_meanwhile(files, "id-one", monkeypatch)
+    elif happening == "archived":
+        run.archived.touch()
+    elif happening == "full disk":
+        fail_for("one", monkeypatch)
     lock = try_lock(run.supervisor_lock) if happening == "locked" else None
     cards = take_cards(["GPU-b"]) if happening == "card taken" else None
     assert Dispatcher(files).tick() == (happening != "paused")
@@ -172,5 +185,58 @@ def test_what_stands_in_the_way_of_a_start(
     for one in (lock, *(cards or ())):
         if one is not None:
             one.close()
+    if happening == "archived":
+        assert not run.archived.exists(), "what is started comes back"
+    if happening == "a link":
+        assert not (tmp_path / "elsewhere").exists() and not files.read().waiting
+    if happening == "full disk":
+        assert [entry.added.name for entry in files.read().waiting] == ["one"], "it is tried again"
     if happening == "removed":
         assert [entry.added.name for entry in files.read().running] == ["two"]
+
+
+def take_out_meanwhile(files: QueueFiles, run_id: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose_and_take_out(entries: Any) -> Any:
+        admission = choose_starts(entries)
+        with files.changing() as pen:
+            pen.write(Removed(run_id=run_id))
+        return admission
+
+    monkeypatch.setattr(dispatching, "choose_starts", choose_and_take_out)
+
+
+def fail_for(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The volume takes nothing for one run."""
+    launch = dispatching.launch  # type: ignore[attr-defined]
+
+    def launch_or_fail(run: Run, lock: Any, cards: Any) -> Any:
+        if run.name == name:
+            raise OSError(errno.ENOSPC, "no space left")
+        return launch(run, lock, cards)
+
+    monkeypatch.setattr(dispatching, "launch", launch_or_fail)
+
+
+def test_a_volume_that_is_away_for_a_while_does_not_end_the_dispatcher(
+    add: Callable[..., Run], tmp_path: Path, starts: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Nobody may be there to give the next command. It says so once."""
+    files = QueueFiles(tmp_path / "runs")
+    add("one")
+    answers: Iterator[OSError | bool] = iter([OSError("away"), OSError("away"), True, False])
+
+    def tick(dispatcher: Dispatcher) -> bool:
+        answer = next(answers)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(Dispatcher, "tick", tick)
+    monkeypatch.setattr(Dispatcher, "leave", lambda *_: True)
+    monkeypatch.setattr(dispatching, "TROUBLE_SECONDS", 0.0)
+    monkeypatch.setattr(dispatching, "TICK_SECONDS", 0.0)
+    monkeypatch.setenv("SLURM_NODEID", "0")
+    assert dispatching.main([str(files.root)]) == 0
+    assert capsys.readouterr().err.count("away") == 1
+    assert "SLURM_NODEID" not in os.environ, "its runs are of one machine, whoever started it"

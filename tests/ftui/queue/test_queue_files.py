@@ -21,6 +21,7 @@ from ftui.queue.waiting_runs import (
     fold,
 )
 from ftui.runs.run_folder import Run, RunFacts
+from ftui.system.files import LONGEST_FILE, UnsafePathError
 from ftui.system.process_id import this_process
 
 
@@ -115,3 +116,20 @@ def test_removal_takes_what_was_made_for_the_queue_along(make_run: Any, tmp_path
     assert change.remove(*change.find_waiting("new")) and not change.remove(*change.find_waiting("old"))
     assert not new.folder.exists() and old.folder.exists()
     assert files.read() == Queue() and all_queues() == [files]
+
+
+def test_a_journal_that_is_no_journal_is_not_read_whole(tmp_path: Path) -> None:
+    files = QueueFiles(tmp_path)
+    with open(files.journal, "wb") as file:
+        file.truncate(LONGEST_FILE + 1)
+    with pytest.raises(UnsafePathError, match="too long"):
+        files.read()
+
+
+def test_a_name_in_the_journal_leads_nowhere_else(make_run: Any, tmp_path: Path) -> None:
+    """Whoever may write there cannot have a run in another folder started."""
+    run: Run = make_run("mine", root=tmp_path / "theirs")
+    run_id = run.read_facts().run_id
+    assert find_entry_run(tmp_path / "theirs", "mine", run_id) == run
+    for name in ("../theirs/mine", str(run.folder)):
+        assert find_entry_run(tmp_path / "runs", name, run_id) is None
