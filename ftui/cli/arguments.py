@@ -140,7 +140,7 @@ def _add_profiles(verbs: Verbs) -> None:
         "--probe", action="store_true", help="take two real steps with the longest rows, and remember"
     )
     ways = ["ddp", "zero1", "zero2", "zero3", "fsdp"]
-    how = "if several processes shared the model so (ftui itself does ddp; set hardware.num_processes)"
+    how = "what if other trainers shared the model among the processes so? (ftui's own ways: hardware.shard)"
     estimate.add_argument("--parallel", choices=ways, default="ddp", help=how)
     add_json_option(estimate)
 

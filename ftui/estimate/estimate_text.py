@@ -36,7 +36,7 @@ def estimate_lines(estimate: Estimate, card: Card, price: float | None) -> list[
             "disk",
             "" if estimate.disk is None else f"{units.size(estimate.disk)} at most, for checkpoints and the result",
         ),
-        ("time", duration_words(estimate.duration, price, estimate.rows)),
+        ("time", duration_words(estimate.duration, price, estimate.rows, number)),
         *([] if estimate.measuring is None else [(estimate.measuring.what, measuring_words(estimate.measuring))]),
         *(("note", note) for note in estimate.notes),
         *(("warning", warning) for warning in _first(estimate.warnings)),
@@ -88,8 +88,8 @@ def gib(num_bytes: int) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
-def duration_words(duration: Duration, price: float | None, rows: str = "") -> str:
-    """Steps, speed, time, money; "" where nothing is known. `rows`: see Estimate."""
+def duration_words(duration: Duration, price: float | None, rows: str = "", cards: str = "") -> str:
+    """Steps, speed, time, money; "" where nothing is known. `rows`: see Estimate. `cards`: "4 x ", of several."""
     parts = []
     if duration.num_steps is not None:
         parts.append(f"{duration.num_steps:,} steps")
@@ -99,7 +99,7 @@ def duration_words(duration: Duration, price: float | None, rows: str = "") -> s
         low, high = (units.duration(duration.total_seconds * (1 + sign * duration.spread)) for sign in (-1, 1))
         parts.append(f"{units.duration(duration.total_seconds)} ({low} to {high})")
     if duration.dollars is not None and price is not None:
-        parts.append(f"{_dollars(duration.dollars)} at ${price:,.2f} an hour")
+        parts.append(f"{_dollars(duration.dollars)} at {cards}${price:,.2f} an hour")
     basis = "from a probe of another setting" if duration.basis == "corrected here" else BASES[duration.basis]
     where = (basis if duration.tokens_per_second is not None else "", rows if parts else "")
     return "; ".join(filter(None, (", ".join(parts), *where)))

@@ -4,7 +4,7 @@ from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import OFF, Rule, SourceTool, carries, drops, to
 from ftui.importers.sharding import LAYERS, SAID, ZERO_OF_LAUNCHER, fsdp_rules, zero_rules
-from ftui.importers.tools.trainer import LAUNCH
+from ftui.importers.tools.trainer import LAUNCH, SEVERAL_MACHINES
 from ftui.importers.values import Unfit, either, one_of, word
 
 MODEL = ("base_model", "model_name_or_path", "model")
@@ -24,7 +24,7 @@ def _machines(draft: ProfileDraft, leaf: Leaf) -> None:
     if word(leaf.value) == "1":
         draft.drop(leaf, "one, as here")
     else:
-        draft.drop(leaf, "num_processes are those of all machines; start ftui on each of them", matters=True)
+        draft.drop(leaf, SEVERAL_MACHINES, matters=True)
 
 
 RULES: dict[str, Rule] = {

@@ -208,7 +208,7 @@ def settle_sharding(draft: ProfileDraft) -> None:
             draft.take_back(OFFLOAD, divided, matters=True)
         else:
             draft.values[("hardware", "offload")] = ["state"]
-            draft.drop_part(f"{OFFLOAD}: base", "base", divided)
+            draft.drop_part(OFFLOAD, "base", divided)
     if method == "full" and "base" in (draft.given(OFFLOAD) or []):
         draft.values[("hardware", "offload")] = ["state"]  # no weight is frozen: FSDP's offload is that of the state
     if "base" in (draft.given(OFFLOAD) or []) and not is_on(draft.given("train.activation_checkpointing")):

@@ -95,7 +95,7 @@ def _refuse_by_decision(run: Run, decision: Decision) -> None:
     if decision == "resume":
         queue = QueueFiles(run.folder.parent).read()
         if queue.place_of(run.read_facts().run_id) is not None:
-            hint = f"`ftui queue move {shown(run.name)} 1` starts it next; --again adds another."
+            hint = f"`ftui queue move {shown(run.name)} 1` starts it next; --name adds another."
             raise UsageError(f"{shown(run.name)} waits in the queue already.", hint=hint)
 
 

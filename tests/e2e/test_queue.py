@@ -13,7 +13,7 @@ def test_a_run_that_was_added_trains_by_itself(watched_bench: Workbench) -> None
     added = watched_bench.ftui("queue", "add", "mine.toml", *steps)
     assert added.returncode == 0, added.stderr
     assert "rows to train on" in added.stdout and "warning: 40 rows are few" in added.stdout
-    assert "fits" in added.stdout and "mine waits in the queue, as the next." in added.stdout
+    assert "fits" in added.stdout and "mine is next in the queue." in added.stdout
     run = watched_bench.run("mine")
     wait_until(lambda: read_status(run).state.phase == "finished")
     assert (run.final / "adapter_model.safetensors").is_file()

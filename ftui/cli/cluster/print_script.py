@@ -10,6 +10,7 @@ from ftui.profile.layers import resolve
 from ftui.profile.presets import find_profile
 from ftui.runs.run_folder import name_from, runs_root
 
+PROCESSES = "hardware.num_processes"
 GRACE_SECONDS = 120  # before SLURM's limit of time: enough to save
 
 
@@ -20,10 +21,17 @@ def print_script(
     path = find_profile(profile).absolute()
     resolved = resolve(path, overrides=overrides).profile
     num_nodes = nodes or resolved.hardware.nodes or 2
-    per_node = gpus or max(1, resolved.hardware.num_processes // num_nodes)
+    processes = resolved.hardware.num_processes
+    if gpus is None and processes > 1 and processes % num_nodes:
+        raise UsageError(
+            f"hardware.num_processes is {processes}: {num_nodes} nodes cannot have the same number of them.",
+            hint="--gpus N says how many each has.",
+        )
+    per_node = gpus or max(1, processes // num_nodes)
     if num_nodes < 1 or per_node < 1:
         raise UsageError("--nodes and --gpus are numbers from 1.")
-    command = ftui_command(path, num_nodes * per_node, overrides)
+    others = [override for override in overrides if override.partition("=")[0].strip() != PROCESSES]
+    command = ftui_command(path, num_nodes * per_node, others)
     name = resolved.run.name or name_from(path.stem)
     if kind == "slurm":
         print(slurm_script(name, command, num_nodes, per_node, time, runs_root()), end="")
@@ -36,7 +44,7 @@ def print_script(
 
 def ftui_command(profile: Path, num_processes: int, overrides: Sequence[str]) -> str:
     """The command of every node, for a shell."""
-    words = ["ftui", "--run", str(profile), "--set", f"hardware.num_processes={num_processes}"]
+    words = ["ftui", "--run", str(profile), "--set", f"{PROCESSES}={num_processes}"]
     for override in overrides:
         words += ["--set", override]
     return shlex.join(words)

@@ -55,14 +55,14 @@ def add_run(
     place = add(candidate)
     files = QueueFiles(candidate.run.folder.parent)
     wake(files)
-    print(f"\n{shown(candidate.run.name)} waits in the queue, {_place_words(place)}.")
+    print(f"\n{shown(candidate.run.name)} is {_place_words(place)}.")
     if files.read().is_paused:
         print("The queue is paused: `ftui queue continue` starts it.")
     return 0
 
 
 def _place_words(place: int) -> str:
-    return "as the next" if place == 0 else f"behind {place} other{'s' if place > 1 else ''}"
+    return "next in the queue" if place == 0 else f"in the queue, behind {place} other{'s' if place > 1 else ''}"
 
 
 def print_queue(as_json: bool = False) -> int:
@@ -114,7 +114,7 @@ def move_run(name: str, place: str) -> int:
     if number < 1:
         raise UsageError(f"{shown(place)!r} is no place in the queue.", hint="1 is started next; or first, last.")
     now = change.move(files, entry, number - 1)
-    print(f"{shown(name)} waits in the queue, {_place_words(now)}.")
+    print(f"{shown(name)} is {_place_words(now)}.")
     return 0
 
 

@@ -27,7 +27,9 @@ def add_queue(verbs: Verbs) -> None:
     moving = _add(own, "move", "give a waiting run another place", "move_run")
     moving.add_argument("name", metavar="RUN")
     moving.add_argument("place", metavar="PLACE", help="1 is started next; or first, last")
-    removing = _add(own, "remove", "take waiting runs out; what they were added with is deleted", "remove_runs")
+    removing = _add(
+        own, "remove", "take waiting runs out; folders of those that have not trained are deleted", "remove_runs"
+    )
     removing.add_argument("names", metavar="RUN", nargs="+")
     _add(own, "pause", "start no more runs; those that are running go on", "pause")
     _add(own, "continue", "start runs again", "go_on")

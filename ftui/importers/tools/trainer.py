@@ -45,6 +45,10 @@ PARALLEL = "splitting layers, sequences or stages among GPUs is not built"
 HUB = "the result stands in the run's folder; `ftui push` sends it, or push.to when the run has finished"
 LOADER = "rows are read from a cache without loader processes"
 LAUNCH = "ftui starts its processes itself (hardware.num_processes)"
+SEVERAL_MACHINES = (
+    "set hardware.num_processes to those of all machines, and give the same command on each: `ftui cluster` and "
+    "docs/scale.md say how"
+)
 LOGS = "every step is recorded whatever is printed"
 REENTRANT = "ftui checkpoints without reentering autograd; the result is the same"
 ON_COMMAND_LINE = ZERO_OF_LAUNCHER | {name: rule for name, rule in fsdp_rules("").items() if name[:5] == "fsdp_"}
@@ -96,7 +100,7 @@ def launched(draft: ProfileDraft, leaf: Leaf) -> None:
         draft.drop(leaf, LAUNCH if says else every, matters=not says and is_on(leaf.value))
     elif name in ("NNODES", "nnodes", "num_machines"):
         more = word_or(leaf.value, "1") != "1"
-        draft.drop(leaf, "ftui trains on one machine: a step there has more rows" if more else LAUNCH, matters=more)
+        draft.drop(leaf, SEVERAL_MACHINES if more else LAUNCH, matters=more)
     elif name == "mixed_precision" and not draft.document.has("bf16", "fp16", "pure_bf16"):
         draft.carry(leaf, "train.precision", one_of(half, "precision")(leaf.value))
     elif name == "mixed_precision":

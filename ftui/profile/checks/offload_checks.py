@@ -22,7 +22,7 @@ def _offloads_base(values: KnownValues) -> Iterator[ProfileFault]:
         why = "compiled layers do not take weights that come and go"
         yield contradiction(f"{here} train.torch_compile", why, "Set torch_compile = false.")
     if values("hardware.shard") != "none":
-        why = "what the processes have divided among them stays on the GPU"
+        why = f'offload = "base" and shard = "{values("hardware.shard")}": a base that is divided stays on the GPUs'
         yield contradiction(f"{here} hardware.shard", why, "Leave one of them out.")
     details = values(f"{again}_kwargs")
     if not values(again):

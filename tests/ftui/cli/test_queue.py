@@ -72,7 +72,7 @@ def test_the_order_is_changed(
         ("remove two four", "No run named 'four' waits"),
         ("mov two 1", "Did you mean move"),
         ("mine.toml", "`ftui queue add mine.toml` adds it."),
-        ("add one", "one waits in the queue already."),
+        ("add one", "starts it next; --name adds another."),
         ("add nothing.toml", "nothing.toml"),
         ("add", "ftui queue add --help"),
     ],

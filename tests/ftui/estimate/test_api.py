@@ -187,6 +187,8 @@ def test_money(tmp_path: Path) -> None:
     assert told.dollars == pytest.approx(0.5 * (told.total_seconds or 0) / 3600)
     dearer = estimate(profile(tmp_path, "hardware.price_per_hour=2.0"), card, counts).duration
     assert dearer.dollars == pytest.approx(4 * (told.dollars or 0))
+    four = estimate(profile(tmp_path, "hardware.num_processes=4"), card, counts)
+    assert " at 4 x $0.50 an hour" in " ".join(" ".join(estimate_lines(four, card, 0.5)).split())
 
 
 def test_a_simulation_is_carried_to_cards_with_the_same_kernels(tmp_path: Path) -> None:

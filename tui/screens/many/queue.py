@@ -119,7 +119,7 @@ class QueueScreen(ListScreen[None]):
         if (waiting := self._waiting_row("removed")) is None:
             return
         view, row = waiting
-        question = f"Take {row.name} out of the queue? What it was added with is deleted; a run that has trained stays."
+        question = f"Take {row.name} out of the queue? Its folder is deleted, unless it has trained."
         confirm(self, question, "take it out", lambda: self._change(lambda: _remove(QueueFiles(view.root), row)))
 
     def _waiting_row(self, what: str) -> tuple[QueueView, QueueRow] | None:

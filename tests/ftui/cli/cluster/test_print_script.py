@@ -53,4 +53,10 @@ def test_the_command_of_ftui(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cluster", "slurm", "quickstart", "--nodes", "3", "--gpus", "2"]) == 0
     script = capsys.readouterr().out
     assert "--nodes=3\n" in script and "hardware.num_processes=6" in script
+    number = ["--set", "hardware.num_processes=4"]
+    assert main(["cluster", "slurm", "quickstart", *number]) == 0
+    script = capsys.readouterr().out
+    assert "--gpus-per-node=2\n" in script and script.count("hardware.num_processes=") == 1
+    assert main(["cluster", "slurm", "quickstart", "--nodes", "3", *number]) == 2
+    assert "--gpus N" in capsys.readouterr().err
     assert main(["cluster", "sky", "quickstart"]) == 2 and "--card" in capsys.readouterr().err
