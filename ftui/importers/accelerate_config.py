@@ -1,11 +1,11 @@
 """The file that `accelerate config` writes: how a run is spread, and nothing of what it trains on."""
 
+from ftui.importers.command import LAUNCHER
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
-from ftui.importers.rules import OFF, Rule, SourceTool, carries, drops, to
-from ftui.importers.sharding import LAYERS, SAID, ZERO_OF_LAUNCHER, fsdp_rules, zero_rules
-from ftui.importers.tools.trainer import LAUNCH, SEVERAL_MACHINES
-from ftui.importers.values import Unfit, either, one_of, word
+from ftui.importers.rules import EACH_MACHINE, LAUNCH, OFF, Rule, SourceTool, carries, drops, find_wide, to
+from ftui.importers.sharding import ABSENT, LAYERS, SAID, ZERO_OF_LAUNCHER, fsdp_rules, zero_rules
+from ftui.importers.values import Unfit, above_zero, either, one_of, word
 
 MODEL = ("base_model", "model_name_or_path", "model")
 
@@ -24,7 +24,7 @@ def _machines(draft: ProfileDraft, leaf: Leaf) -> None:
     if word(leaf.value) == "1":
         draft.drop(leaf, "one, as here")
     else:
-        draft.drop(leaf, SEVERAL_MACHINES, matters=True)
+        draft.carry(leaf, "hardware.nodes", above_zero(leaf.value), EACH_MACHINE)
 
 
 RULES: dict[str, Rule] = {
@@ -38,7 +38,7 @@ RULES: dict[str, Rule] = {
               max_grad_norm="deepspeed_config.gradient_clipping"),
     **drops(SAID, "deepspeed_config.deepspeed_config_file.*"),
     **zero_rules("deepspeed_config.deepspeed_config_file.zero_optimization."),
-    **drops("it is not here: import that file itself", "deepspeed_config.deepspeed_config_file", matters=True),
+    **drops(ABSENT, "deepspeed_config.deepspeed_config_file", matters=True),
     **drops(LAYERS, "deepspeed_config.deepspeed_moe_layer_cls_names"),
     **drops(LAUNCH, "deepspeed_config.* compute_environment machine_rank gpu_ids main_process_ip main_process_port"
             " main_training_function rdzv_backend same_network enable_cpu_affinity debug mpirun_config.* command_file"
@@ -48,6 +48,24 @@ RULES: dict[str, Rule] = {
     **drops("set train.torch_compile = true to compile", "dynamo_config.*", matters=True),
     **drops("not built", "megatron_lm_config.* parallelism_config.* fp8_config.* ipex_config.*", matters=True),
 }  # fmt: skip
+
+
+CONFIG_FILE = "config_file"
+
+
+def of_config_file(draft: ProfileDraft, leaf: Leaf) -> None:
+    """A key of the file that `accelerate launch --config_file` names; the command line goes before it."""
+    name = ".".join(map(str, leaf.path[2:]))
+    if not name:
+        draft.drop(leaf, ABSENT, matters=True)
+    elif draft.raw(f"{LAUNCHER}.{leaf.last}") is not None:
+        draft.drop(leaf, "the command line says it")
+    elif name == "mixed_precision" and draft.document.has("bf16", "fp16", "pure_bf16"):
+        draft.drop(leaf, "the program's own bf16 and fp16 say it")
+    elif rule := RULES.get(name) or find_wide(RULES, name):
+        rule(draft, leaf)
+    else:
+        draft.drop(leaf, "ftui knows no such key of accelerate", matters=True)
 
 
 def _recognizes(document: Document) -> bool:

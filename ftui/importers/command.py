@@ -180,7 +180,8 @@ def _typed(value: str) -> object:
         typed = yaml.load(value, Loader=plain_loader())
     except yaml.YAMLError:
         return value
-    return typed if isinstance(typed, bool | int | float) or typed is None else value
+    is_plain = isinstance(typed, bool | int | float) or typed is None
+    return typed if is_plain and ":" not in value else value  # to YAML 1.1 `1:4` is 64
 
 
 def _launcher_at(words: list[str], at: int) -> int | None:

@@ -1,10 +1,13 @@
 """A file of another tool becomes a profile that can be run, or one that says what it still needs."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from ftui.errors import ProfileError
-from ftui.importers.command import UNKNOWN, read_arguments
+from ftui.importers.accelerate_config import CONFIG_FILE
+from ftui.importers.command import LAUNCHER, UNKNOWN, read_arguments
 from ftui.importers.config_file import Document, Leaf, find_references, read_tables, read_text, resolve_references
 from ftui.importers.draft import Imported, ProfileDraft
 from ftui.importers.rules import apply_rules
@@ -42,25 +45,33 @@ def read_document(path: Path) -> Document:
 
 
 NAME_FILES = ("deepspeed", "fsdp_config", "deepspeed_config_file")
-"""Keys at whose place the tables of the JSON or YAML file stand that they name."""
+"""Keys at whose place the tables of the JSON or YAML file stand that they name; a launcher's `config_file` is one."""
 
 
-def _with_named_tables(leaves: tuple[Leaf, ...], folder: Path) -> tuple[Leaf, ...]:
-    """The leaves with what those files say, where they are here and can be read; else the name stays."""
+def _with_named_tables(leaves: Sequence[Leaf], folder: Path, depth: int = 2) -> tuple[Leaf, ...]:
+    """The leaves with what those files say, where they are here and can be read; else the name stays.
+
+    A file of accelerate names one of DeepSpeed: they are read `depth` deep.
+    """
     whole: list[Leaf] = []
     for leaf in leaves:
-        named = leaf.value if leaf.last in NAME_FILES and isinstance(leaf.value, str) else ""
-        path = next((path for path in _places(named, folder) if path.is_file()), None) if _is_tables(named) else None
-        whole += [leaf] if path is None else _read_at(leaf, path)
+        path = _find_tables(leaf.value, folder) if depth and _names_tables(leaf) else None
+        whole += [leaf] if path is None else _with_named_tables(_read_at(leaf, path), folder, depth - 1)
     return tuple(whole)
 
 
-def _is_tables(name: str) -> bool:
-    return name.endswith((".json", ".yaml", ".yml")) and "\0" not in name
+def _names_tables(leaf: Leaf) -> bool:
+    return leaf.last in NAME_FILES or leaf.path == (LAUNCHER, CONFIG_FILE)
 
 
-def _places(name: str, folder: Path) -> list[Path]:
-    return [place / name for place in (folder, Path.cwd(), *list(folder.parents)[:3])]
+def _find_tables(name: Any, folder: Path) -> Path | None:
+    if not isinstance(name, str) or not name.endswith((".json", ".yaml", ".yml")):
+        return None
+    try:
+        places = (place / name for place in (folder, Path.cwd(), *list(folder.parents)[:3]))
+        return next((path for path in places if path.is_file()), None)
+    except (OSError, ValueError):  # too long, or a NUL in it
+        return None
 
 
 def _read_at(leaf: Leaf, path: Path) -> list[Leaf]:

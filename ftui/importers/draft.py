@@ -78,6 +78,7 @@ class ProfileDraft:
         unread: by key of the profile, the value of the file that would have said it, and has no place here.
         unsaid: what the file leaves to whoever trains with it, and what is chosen here, a line each.
         refused: why nothing of this can be run yet; empty where it can.
+        supposed: keys that hold what the tool does where its file says nothing.
     """
 
     document: Document
@@ -90,6 +91,7 @@ class ProfileDraft:
     unsaid: list[str] = field(default_factory=list)
     unread: dict[Key, Leaf] = field(default_factory=dict)
     refused: str = ""
+    supposed: set[Key] = field(default_factory=set)
 
     def raw(self, name: str) -> Any:
         """The value of a key of the file by its name; `None` where it is not given, or refers to what nobody knows."""
@@ -128,9 +130,12 @@ class ProfileDraft:
     def take_back(self, ours: str, reason: str, *, matters: bool = False) -> None:
         """A key of the profile is no longer set, and all that said it has no place."""
         key = tuple(ours.split("."))
-        del self.values[key]
+        had = self.values.pop(key)
         self.notes.pop(key, None)
-        for item in [item for item in self.carried if item.ours == ours]:
+        items = [item for item in self.carried if item.ours == ours]
+        if matters and not items and key not in self.supposed:  # said by a part of a value
+            self.drop_part(ours, had, reason)
+        for item in items:
             self.carried.remove(item)
             value = redact_value(self.document.named.get(item.foreign))
             self.dropped.append(Dropped(item.foreign, value, redact(reason), matters))
@@ -140,7 +145,14 @@ class ProfileDraft:
         key = tuple(ours.split("."))
         if key not in self.values:
             self.values[key] = value
+            self.supposed.add(key)
             self.notes[key] = self._instead(key) + (note or f"{self.tool}'s default")
+
+    def suppose_again(self, ours: str, value: Any, note: str) -> None:
+        """The same, in the place of what was supposed before."""
+        if (key := tuple(ours.split("."))) in self.supposed:
+            del self.values[key]
+        self.suppose(ours, value, note)
 
     def suppose_all(self, section: str, note: str = "", /, **values: Any) -> None:
         """The same for several keys of a section."""

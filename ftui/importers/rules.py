@@ -23,6 +23,8 @@ Rules = Mapping[str, Rule]
 NULL = "=null"  # ends the name of a rule for a key that says something by being null
 MANY = 100  # keys that are dropped: what is meant by further ones is not worth its 2 ms each
 OFF = "off, as it is here"
+LAUNCH = "ftui starts its processes itself (hardware.num_processes)"
+EACH_MACHINE = "give the same command on each: `ftui cluster` and docs/scale.md say how"
 TRAIN_SPLIT = "train: as here where nothing is said"
 OTHER_TRACKER = "ftui reports to tensorboard, wandb and trackio only"
 OWN_TRACKER = "the tracker's own settings are its environment variables (WANDB_PROJECT ...)"

@@ -20,6 +20,7 @@ SHIPPED = re.compile(r"(?:^|/)(?:ds_z|zero)([0-3])(|_[a-z0-9_]+)\.json$")
 WRAPS = ("auto_wrap", "size_based_auto_wrap")
 WHOLE = "none: each GPU has all of it, as here where nothing is said"
 SMALL = "each GPU has all of the optimizer's state: that of an adapter is small"
+ABSENT = "it is not here, or cannot be read: import that file itself"
 LAYERS = "ftui divides layer by layer"
 KNOBS = "how large the pieces are that are sent, and when: ftui has no such knobs"
 SAVED = "checkpoints and final/ are whole safetensors files, one format for any number of GPUs"
@@ -39,6 +40,8 @@ def _strategy(draft: ProfileDraft, leaf: Leaf) -> None:
     """FSDP's strategy: a word, its number, or words of transformers' `fsdp`, of which one may be `offload`."""
     if isinstance(leaf.value, bool):
         return _shards(draft, leaf, "all" if leaf.value else "none", "FSDP")
+    if leaf.value == []:  # as transformers writes down that it is off
+        return draft.drop(leaf, OFF)
     given = leaf.value if isinstance(leaf.value, list) else [leaf.value]
     words = [part for one in given for part in re.split(r"[\s,]+", text(one).strip().lower()) if part]
     words = [NUMBERS[int(one)] if one.isdigit() and 0 < int(one) < len(NUMBERS) else one for one in words]
@@ -72,7 +75,7 @@ def _add_offload(draft: ProfileDraft, part: str, note: str) -> list[str]:
     return parts
 
 
-def _offloads(part: str) -> Rule:
+def offloads(part: str) -> Rule:
     """The device that a part lies on: `none`, `cpu` or `nvme`."""
 
     def rule(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -108,10 +111,12 @@ def _by_name(draft: ProfileDraft, leaf: Leaf) -> None:
     """The name of DeepSpeed's file, which is not here: those that Axolotl and LLaMA-Factory come with say the stage."""
     name = text(leaf.value)
     if (shipped := SHIPPED.search(name)) is None:
-        raise Unfit("it is not here: import that file, and copy what it says of [hardware]", SHARD)
+        why = "it is not here, or cannot be read: import that file, and copy what it says of [hardware]"
+        raise Unfit(why, SHARD)
     stage, offload = int(shipped[1]), shipped[2]
     if "offload" in offload:
-        _add_offload(draft, "base", "by the name of the file")
+        if stage == 3:  # the earlier ones keep all weights on each GPU
+            _add_offload(draft, "base", "by the name of the file")
         if "params" not in offload:
             _add_offload(draft, "state", "by the name of the file")
     _shards(draft, leaf, STAGES[stage], f"ZeRO {stage}, by the name of the file, which is not here")
@@ -125,10 +130,10 @@ def zero_rules(prefix: str) -> dict[str, Rule]:
     """The keys of DeepSpeed's `zero_optimization`, by the names they have with this prefix."""
     return _with(prefix, {
         "stage": _stage,
-        "offload_optimizer.device": _offloads("state"),
-        "offload_param.device": _offloads("base"),
-        "cpu_offload": _offloads("state"),
-        "cpu_offload_params": _offloads("base"),
+        "offload_optimizer.device": offloads("state"),
+        "offload_param.device": offloads("base"),
+        "cpu_offload": offloads("state"),
+        "cpu_offload_params": offloads("base"),
         **drops("host memory is used as it comes: how it is kept there is not said in a profile",
                 "offload_optimizer.* offload_param.* cpu_offload_use_pin_memory"),
         **drops(KNOBS, "allgather_partitions allgather_bucket_size overlap_comm reduce_scatter reduce_bucket_size"
@@ -176,7 +181,7 @@ TRAINER_SHARDING: dict[str, Rule] = {
     **drops(SAVED, "fsdp_final_state_dict_type"),
     **drops(LOADED, "qlora_sharded_model_loading"),
     "deepspeed": _by_name,
-    **drops("its file is not here: copy what it says of [hardware]", "fsdp_config", matters=True),
+    **drops("its file is not here, or cannot be read: copy what it says of [hardware]", "fsdp_config", matters=True),
     **drops(SAID, "deepspeed.*"),
     **zero_rules("deepspeed.zero_optimization."),
 }  # fmt: skip
@@ -184,8 +189,8 @@ TRAINER_SHARDING: dict[str, Rule] = {
 
 ZERO_OF_LAUNCHER = {
     "zero_stage": _stage,
-    "offload_optimizer_device": _offloads("state"),
-    "offload_param_device": _offloads("base"),
+    "offload_optimizer_device": offloads("state"),
+    "offload_param_device": offloads("base"),
     **drops("host memory is used as it comes", "offload_optimizer_nvme_path offload_param_nvme_path"),
     **drops(LOADED, "zero3_init_flag"),
     **drops(SAVED, "zero3_save_16bit_model"),
@@ -195,7 +200,8 @@ ZERO_OF_LAUNCHER = {
 
 def settle_sharding(draft: ProfileDraft) -> None:
     """When the whole file is read: what goes together, and what FSDP does where nothing is said."""
-    uses_fsdp = str(draft.raw("distributed_type")).upper() == "FSDP" or is_on(draft.raw("launcher.use_fsdp"))
+    kinds = [draft.raw(f"{table}distributed_type") for table in ("", "launcher.config_file.")]
+    uses_fsdp = "FSDP" in map(str, kinds) or is_on(draft.raw("launcher.use_fsdp"))
     uses_fsdp = uses_fsdp or draft.raw("fsdp_version") is not None
     if uses_fsdp and draft.given(SHARD) is None:
         draft.suppose(SHARD, "all", "FSDP's default")
@@ -211,8 +217,8 @@ def settle_sharding(draft: ProfileDraft) -> None:
             draft.drop_part(OFFLOAD, "base", divided)
     if method == "full" and "base" in (draft.given(OFFLOAD) or []):
         draft.values[("hardware", "offload")] = ["state"]  # no weight is frozen: FSDP's offload is that of the state
-    if "base" in (draft.given(OFFLOAD) or []) and not is_on(draft.given("train.activation_checkpointing")):
-        draft.suppose("train.activation_checkpointing", True, "which an offloaded base needs")
+    if "base" in (draft.given(OFFLOAD) or []):
+        draft.suppose_again("train.activation_checkpointing", True, "which an offloaded base needs")
     if draft.given(SHARD) is not None and draft.given(PROCESSES) is None:
         draft.leave_open(PROCESSES, 2, BY_LAUNCHER)
 

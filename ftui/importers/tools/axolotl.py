@@ -21,7 +21,7 @@ from ftui.importers.rules import (
     says,
     to,
 )
-from ftui.importers.sharding import TRAINER_SHARDING
+from ftui.importers.sharding import TRAINER_SHARDING, offloads
 from ftui.importers.tools import axolotl_data, axolotl_preference, axolotl_tokens, guides
 from ftui.importers.tools.preference_keys import compares, usual_rate
 from ftui.importers.tools.push_keys import push_rules
@@ -221,6 +221,7 @@ RULES: dict[str, Rule] = {
     **each(_tracker("wandb"), "use_wandb wandb_project"),
     "base_model": path_to("model.name_or_path"),
     "activation_offloading": _stored,
+    "layer_offloading": offloads("base"),
     **each(says("adapter.method", _adapter), "adapter load_in_4bit"),
     "load_in_8bit": _eight,
     "lora_model_dir": path_to("adapter.name_or_path"),
@@ -274,7 +275,7 @@ RULES: dict[str, Rule] = {
             " loraplus_lr_embedding relora relora_* jagged_restart_* lisa_* lr_groups lr_groups.* embedding_lr"
             " embedding_lr_scale lr_quadratic_warmup cosine_constant_lr_ratio lr_div_factor adam_beta3 adam_epsilon2"
             " torchdistx_path fp8 fp8_* qat qat.* quantization quantization.* shrink_embeddings"
-            " reinit_weights trainer_cls use_eaft eaft_* tiled_mlp tiled_mlp_* layer_offloading"
+            " reinit_weights trainer_cls use_eaft eaft_* tiled_mlp tiled_mlp_*"
             " chat_template_kwargs.* lr_groups[].*"
             " resize_token_embeddings_to_32x mean_resizing_embeddings embeddings_skip_upcast fix_untrained_tokens"
             " default_system_message overrides_of_model_config.* overrides_of_model_kwargs.*"

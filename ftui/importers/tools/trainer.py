@@ -2,10 +2,13 @@
 
 from typing import Any, get_args
 
+from ftui.importers.accelerate_config import CONFIG_FILE, of_config_file
 from ftui.importers.command import ENVIRONMENT, LAUNCHER
 from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import (
+    EACH_MACHINE,
+    LAUNCH,
     OTHER_TRACKER,
     OWN_FOLDER,
     Gate,
@@ -18,7 +21,7 @@ from ftui.importers.rules import (
     to,
     when,
 )
-from ftui.importers.sharding import SAID, TRAINER_SHARDING, ZERO_OF_LAUNCHER, fsdp_rules, zero_rules
+from ftui.importers.sharding import ABSENT, SAID, TRAINER_SHARDING, ZERO_OF_LAUNCHER, fsdp_rules, zero_rules
 from ftui.importers.tools.push_keys import OTHER_WAY, push_rules
 from ftui.importers.values import (
     Unfit,
@@ -44,15 +47,11 @@ from ftui.runs.run_folder import name_from
 PARALLEL = "splitting layers, sequences or stages among GPUs is not built"
 HUB = "the result stands in the run's folder; `ftui push` sends it, or push.to when the run has finished"
 LOADER = "rows are read from a cache without loader processes"
-LAUNCH = "ftui starts its processes itself (hardware.num_processes)"
-SEVERAL_MACHINES = (
-    "set hardware.num_processes to those of all machines, and give the same command on each: `ftui cluster` and "
-    "docs/scale.md say how"
-)
 LOGS = "every step is recorded whatever is printed"
 REENTRANT = "ftui checkpoints without reentering autograd; the result is the same"
 ON_COMMAND_LINE = ZERO_OF_LAUNCHER | {name: rule for name, rule in fsdp_rules("").items() if name[:5] == "fsdp_"}
 SAY_PROCESSES = ("num_processes", "nproc_per_node", "num_gpus")
+SAY_NODES = ("num_machines", "nnodes", "num_nodes", "NNODES")
 TRACKERS = get_args(Tracker)
 
 
@@ -90,23 +89,24 @@ def _max_steps(draft: ProfileDraft, leaf: Leaf) -> None:
 def launched(draft: ProfileDraft, leaf: Leaf) -> None:
     """An argument of the launcher (accelerate, torchrun, deepspeed), whoever's program it starts."""
     name, half = str(leaf.path[-1]), {"bf16": "bf16", "fp16": "fp16", "no": "fp32"}
-    if name in (*SAY_PROCESSES, "NPROC_PER_NODE"):
-        draft.carry(leaf, "hardware.num_processes", above_zero(leaf.value), name)
+    if leaf.path[1] == CONFIG_FILE:
+        of_config_file(draft, leaf)
+    elif name in (*SAY_PROCESSES, "NPROC_PER_NODE"):
+        _processes(draft, leaf)
     elif name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "include", "gpu_ids"):
         _devices(draft, leaf)
     elif name == "FORCE_TORCHRUN":
         says = any(draft.raw(f"{LAUNCHER}.{name}") is not None for name in (*SAY_PROCESSES, *ENVIRONMENT[:3]))
         every = "it starts a process for each GPU of the machine: set hardware.num_processes"
         draft.drop(leaf, LAUNCH if says else every, matters=not says and is_on(leaf.value))
-    elif name in ("NNODES", "nnodes", "num_machines"):
-        more = word_or(leaf.value, "1") != "1"
-        draft.drop(leaf, SEVERAL_MACHINES if more else LAUNCH, matters=more)
+    elif name in SAY_NODES:
+        _machines(draft, leaf)
     elif name == "mixed_precision" and not draft.document.has("bf16", "fp16", "pure_bf16"):
         draft.carry(leaf, "train.precision", one_of(half, "precision")(leaf.value))
     elif name == "mixed_precision":
         draft.drop(leaf, "the program's own bf16 and fp16 say it")
-    elif name in ("config_file", "deepspeed_config_file"):
-        draft.drop(leaf, "it is not read: hardware.num_processes says on how many GPUs", matters=True)
+    elif name == "deepspeed_config_file":
+        draft.drop(leaf, ABSENT, matters=True)
     elif name in ("use_fsdp", "use_deepspeed"):
         draft.drop(leaf, "hardware.shard says it")
     elif rule := ON_COMMAND_LINE.get(name):
@@ -115,6 +115,28 @@ def launched(draft: ProfileDraft, leaf: Leaf) -> None:
         draft.drop(leaf, PARALLEL, matters=is_on(leaf.value))
     else:
         draft.drop(leaf, LAUNCH)
+
+
+def _processes(draft: ProfileDraft, leaf: Leaf) -> None:
+    """Those of all machines. torchrun and DeepSpeed say how many each of them has."""
+    name, number, nodes = str(leaf.path[-1]), above_zero(leaf.value), _num_nodes(draft)
+    if name == "num_processes" or nodes == 1:
+        draft.carry(leaf, "hardware.num_processes", number, name)
+    else:
+        draft.carry(leaf, "hardware.num_processes", number * nodes, f"{number} on each of {nodes} machines")
+
+
+def _machines(draft: ProfileDraft, leaf: Leaf) -> None:
+    if word_or(leaf.value, "1") == "1":
+        draft.drop(leaf, LAUNCH)
+    else:
+        draft.carry(leaf, "hardware.nodes", above_zero(leaf.value), EACH_MACHINE)
+
+
+def _num_nodes(draft: ProfileDraft) -> int:
+    """1 where it is not said, or is no number."""
+    given = (word_or(draft.raw(f"{LAUNCHER}.{name}"), "") for name in SAY_NODES)
+    return next((int(number) for number in given if number.isdecimal() and int(number)), 1)
 
 
 def _devices(draft: ProfileDraft, leaf: Leaf) -> None:

@@ -87,6 +87,12 @@ def test_the_table_of_the_docs_is_what_the_import_does(whose: str, theirs: str, 
          {"shard": "all", "num_processes": 2}),
         ({"base_model": "m/m", "adapter": "lora", "datasets": [{"path": "o/rows"}],
           "deepspeed": "deepspeed_configs/zero1.json"}, {}),
+        ({**TRL, "fsdp": []}, {}),  # as transformers writes down that it is off
+        ({**TRL, "deepspeed": "a" * 300 + ".json"}, {}),
+        ({**TRL, "deepspeed": "examples/deepspeed/ds_z2_offload_config.json"}, {"offload": ["state"]}),
+        ({"base_model": "m/m", "adapter": "lora", "datasets": [{"path": "o/rows"}], "layer_offloading": True},
+         {"offload": ["base"]}),
+        ({"base_model": "m/m", "adapter": "lora", "datasets": [{"path": "o/rows"}], "layer_offloading": False}, {}),
     ],
 )  # fmt: skip
 def test_what_the_profile_says_of_several_gpus(tree: dict[str, Any], hardware: dict[str, Any], tmp_path: Path) -> None:
@@ -102,6 +108,21 @@ def test_full_fine_tuning_keeps_what_is_offloaded_of_its_state(tmp_path: Path) -
     """It freezes nothing, so that no base is there to offload."""
     _, hardware = imported(tmp_path, {**FULL, "fsdp": "no_shard offload"})
     assert hardware == {"offload": ["state"]}
+
+
+def test_what_is_said_by_a_part_of_a_value_is_not_lost_silently(tmp_path: Path) -> None:
+    for theirs in ({"fsdp": "full_shard offload"}, {"deepspeed": "examples/deepspeed/ds_z3_offload_config.json"}):
+        done, hardware = imported(tmp_path, {**FULL, **theirs})
+        assert hardware["shard"] == "all" and "offload" not in hardware
+        assert {one.foreign for one in done.dropped if one.matters} == {"hardware.offload: base", "hardware.offload"}
+
+
+def test_layers_offloaded_come_with_checkpointing_unless_the_file_says_none(tmp_path: Path) -> None:
+    theirs = {"base_model": "m/m", "adapter": "lora", "datasets": [{"path": "o/rows"}], "layer_offloading": True}
+    done, _ = imported(tmp_path, theirs)
+    assert tomllib.loads(done.text)["train"]["activation_checkpointing"] is True
+    done, hardware = imported(tmp_path, {**theirs, "gradient_checkpointing": False})
+    assert hardware == {} and [one.foreign for one in done.dropped if one.matters] == ["layer_offloading"]
 
 
 def test_a_named_file_is_read(tmp_path: Path) -> None:
@@ -133,6 +154,37 @@ def test_launchers_say_it_too(tmp_path: Path) -> None:
         " --model_name_or_path m/m --dataset_name o/rows --use_peft\n"
     )
     assert tomllib.loads(import_file(script, tmp_path).text)["hardware"] == {"shard": "all", "num_processes": 4}
+
+
+SFT = "sft.py --model_name_or_path m/m --dataset_name o/rows --use_peft\n"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "hardware", "lost"),
+    [
+        ("accelerate launch --config_file acc.yaml", {"shard": "all", "num_processes": 8, "nodes": 2}, []),
+        ("accelerate launch --config_file acc.yaml --num_processes 4 --num_machines 1",
+         {"shard": "all", "num_processes": 4}, []),
+        ("accelerate launch --config_file absent.yaml", {}, ["launcher.config_file"]),
+        ("torchrun --nnodes 2 --nproc_per_node 8", {"num_processes": 16, "nodes": 2}, []),
+        ("torchrun --nnodes 1 --nproc_per_node 8", {"num_processes": 8}, []),
+        ("torchrun --nnodes 1:4 --nproc_per_node 8", {"num_processes": 8}, ["launcher.nnodes"]),
+    ],
+)  # fmt: skip
+def test_the_file_of_a_launcher_is_read_and_machines_are_counted(
+    launcher: str, hardware: dict[str, Any], lost: list[str], tmp_path: Path
+) -> None:
+    """torchrun says the processes of each machine, accelerate those of all."""
+    (tmp_path / "ds.json").write_text(json.dumps({"zero_optimization": {"stage": 3}}))
+    tables = {"deepspeed_config": {"deepspeed_config_file": "ds.json"}, "mixed_precision": "fp16"}
+    theirs = {"distributed_type": "DEEPSPEED", "num_processes": 8, "num_machines": 2, **tables}
+    (tmp_path / "acc.yaml").write_text(yaml.safe_dump(theirs))
+    (tmp_path / "train.sh").write_text(f"{launcher} {SFT}")
+    done = import_file(tmp_path / "train.sh", tmp_path)
+    made = tomllib.loads(done.text)
+    assert made.get("hardware", {}) == hardware
+    assert (made["train"]["precision"] == "fp16") == ("acc.yaml" in launcher)
+    assert [one.foreign for one in done.dropped if one.matters] == lost
 
 
 def test_a_batch_of_all_gpus_says_how_many_there_are(tmp_path: Path) -> None:
