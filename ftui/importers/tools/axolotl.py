@@ -6,6 +6,7 @@ from typing import Any
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import (
+    LAUNCH,
     OFF,
     OTHER_TRACKER,
     OWN_TRACKER,
@@ -28,7 +29,6 @@ from ftui.importers.tools.push_keys import push_rules
 from ftui.importers.tools.trainer import (
     CARRIED,
     HUB,
-    LAUNCH,
     LOADER,
     PARALLEL,
     TRAINER,

@@ -2,9 +2,9 @@
 
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
-from ftui.importers.rules import Rule, SourceTool, carries, drops, each, only, same, says, to, trackers
+from ftui.importers.rules import LAUNCH, Rule, SourceTool, carries, drops, each, only, same, says, to, trackers
 from ftui.importers.sharding import zero_rules
-from ftui.importers.tools.trainer import LAUNCH, PARALLEL, betas
+from ftui.importers.tools.trainer import PARALLEL, betas
 from ftui.importers.values import Unfit, above_zero, is_on, optimizer, text, whole
 
 

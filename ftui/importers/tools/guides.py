@@ -11,6 +11,7 @@ from ftui.importers.command import LAUNCHER
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import (
+    LAUNCH,
     OFF,
     OWN_FOLDER,
     OWN_TRACKER,
@@ -29,7 +30,7 @@ from ftui.importers.rules import (
     trackers,
 )
 from ftui.importers.tools.llamafactory import TEMPLATES
-from ftui.importers.tools.trainer import CARRIED, HUB, LAUNCH, TRAINER, held_out, report_to
+from ftui.importers.tools.trainer import CARRIED, HUB, TRAINER, held_out, report_to
 from ftui.importers.values import Unfit, either, flag, is_on, one_of, word, word_or
 from ftui.profile.aliases import SPELLINGS
 from ftui.profile.sections.preference import LOSSES

@@ -10,6 +10,7 @@ from typing import Any
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft, as_text
 from ftui.importers.rules import (
+    LAUNCH,
     NOT_SHORTENED,
     OFF,
     OTHER_TRACKER,
@@ -26,7 +27,7 @@ from ftui.importers.rules import (
     says,
     to,
 )
-from ftui.importers.tools.trainer import LAUNCH, LOADER, LOGS, betas, evaluates, launched
+from ftui.importers.tools.trainer import LOADER, LOGS, betas, evaluates, launched
 from ftui.importers.values import (
     Unfit,
     above_zero,
