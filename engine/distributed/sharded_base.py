@@ -129,17 +129,11 @@ def fill_up(parts: "ModelParts", number: int, *, backward: bool) -> None:
 def _pass_nothing(parts: "ModelParts", base: ShardedBase, *, backward: bool) -> None:
     """Random generators stay where they are. What is trained is in its usual mode, so that layers are gathered in the
     same order as where activations are computed again."""
-    hardware, was_training = parts.hardware, base.decoder.training
-    random = RngState.capture(hardware.device)
-    low = hardware.precision != "fp32"
-    ids = torch.zeros(1, 1, dtype=torch.int64, device=hardware.device)
+    was_training, random = base.decoder.training, RngState.capture(parts.device)
+    ids = torch.zeros(1, 1, dtype=torch.int64, device=parts.device)
     base.decoder.train(was_training and base.is_trained)
     try:
-        with (
-            together(parts),
-            torch.set_grad_enabled(backward),
-            torch.autocast(hardware.device.type, dtype=hardware.compute_dtype if low else None, enabled=low),
-        ):
+        with together(parts), torch.set_grad_enabled(backward), parts.autocast():
             hidden = base.decoder(input_ids=ids, use_cache=False)[0]
             result = hidden.sum()
             for weight in () if base.head is None else base.head.parameters():
@@ -149,7 +143,7 @@ def _pass_nothing(parts: "ModelParts", base: ShardedBase, *, backward: bool) -> 
             (result * 0).backward()
     finally:
         base.decoder.train(was_training)
-        random.restore(hardware.device)
+        random.restore(parts.device)
 
 
 def whole(weight: Tensor) -> Tensor:

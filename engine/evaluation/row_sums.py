@@ -37,7 +37,7 @@ def sum_rows(speaker: Speaker, batch: Batch, num_targets: np.ndarray, base: Spea
     if base is not None:
         with base.model.answering(base.adapter):
             theirs = predict_targets(base.model.model, on_device)
-    with torch.no_grad(), autocast(speaker.model.hardware):
+    with torch.no_grad(), autocast(speaker.model.hardware, keeps_casts=True):
         columns = list(_facts(ours, theirs, on_device.target_ids))
     starts = np.concatenate([[0], np.cumsum(num_targets)[:-1]])
     nats, right, kl = (

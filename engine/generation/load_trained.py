@@ -56,7 +56,8 @@ class AnsweringModel:
                 off = self.model.disable_adapter()
             elif self.model.active_adapter != adapter:
                 self.model.set_adapter(adapter)
-        with torch.no_grad(), autocast(self.hardware), off:
+        keeps_casts = not hasattr(self.bare, "sharded_base")
+        with torch.no_grad(), autocast(self.hardware, keeps_casts=keeps_casts), off:
             yield
 
 

@@ -24,7 +24,6 @@ class LossModule(nn.Module):
         self.model = model
         self._objective = objective
         self._hardware = hardware
-        # Casts that autocast keeps until a pass ends would be those of all layers, of which only one is gathered.
         self._keeps_casts = not any(isinstance(weight, DTensor) for weight in model.parameters())
 
     def forward(self, batch: Any) -> Loss:
@@ -33,10 +32,11 @@ class LossModule(nn.Module):
             return self._objective.loss(self.model, batch)
 
 
-def autocast(hardware: Hardware, *, keeps_casts: bool = True) -> torch.autocast:
+def autocast(hardware: Hardware, *, keeps_casts: bool) -> torch.autocast:
     """A block whose heavy arithmetic is done in the hardware's precision.
 
-    `keeps_casts`: a weight is cast once for the whole block, not in each use.
+    `keeps_casts`: a weight is cast once for the whole block, not in each use. Of a model whose layers are gathered one
+    at a time that would be all of them.
     """
     low = hardware.precision != "fp32"
     dtype = hardware.compute_dtype if low else None
@@ -68,6 +68,10 @@ class ModelParts:
     def base(self) -> ShardedBase | None:
         """What the ranks do together for a base of which each has a part; `None` where each has all of it."""
         return getattr(under_adapter(self.model), "sharded_base", None)
+
+    def autocast(self) -> torch.autocast:
+        """`autocast` for passes of the model that are not those of `module`."""
+        return autocast(self.hardware, keeps_casts=self.base is None)
 
     @property
     def device(self) -> torch.device:

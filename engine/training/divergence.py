@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import torch
 
-from ..models.model_parts import ModelParts, autocast
+from ..models.model_parts import ModelParts
 from ..objectives.log_probs import target_log_probs
 from ..objectives.loss import Batch
 
@@ -14,7 +14,7 @@ def sum_log_ratios(parts: ModelParts, batches: Iterable[Batch]) -> float:
     total = torch.zeros((), device=parts.device)
     for batch in batches:
         on_device = batch.to(parts.device)
-        with torch.no_grad(), autocast(parts.hardware):
+        with torch.no_grad(), parts.autocast():
             values = target_log_probs(parts.model, on_device).values
             total += (values if on_device.reference is None else values - on_device.reference).sum()
     return float(total)

@@ -14,7 +14,7 @@ from ..distributed.sharded_base import alone
 from ..generation.answer_prompts import FinishedAnswer, answer_prompts, in_order
 from ..generation.decode import Prompt, why_unanswerable
 from ..generation.sampling import Sampling
-from ..models.model_parts import ModelParts, autocast
+from ..models.model_parts import ModelParts
 from ..models.performance import uncompiled
 from ..models.weights import is_adapted
 from ..runtime.control_flags import Control, RequestLevel
@@ -78,7 +78,7 @@ class TextGenerator:
 
         model.eval()
         try:
-            with alone(self.parts), autocast(self.parts.hardware), uncompiled(self.profile.train):
+            with alone(self.parts), self.parts.autocast(), uncompiled(self.profile.train):
                 yield answer_prompts(
                     model.get_base_model() if is_adapted(model) else model, prompts, Sampling(),
                     stop_ids=self.data.stop_ids, max_new_tokens=max_new_tokens,

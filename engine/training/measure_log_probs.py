@@ -20,7 +20,7 @@ from ftui.units import duration
 from ..data.load_rows import DataSplit
 from ..distributed.process_group import ProcessGroup
 from ..distributed.sharded_base import fill_up, together
-from ..models.model_parts import ModelParts, autocast
+from ..models.model_parts import ModelParts
 from ..models.performance import uncompiled
 from ..objectives.log_probs import target_log_probs
 from ..planning.plan import Row
@@ -50,7 +50,7 @@ class BatchLogProbs:
 
         def measure() -> np.ndarray:
             batch = collate_examples(split, rows, self.pad_id, self.parts.layout).to(self.parts.device)
-            with torch.no_grad(), uncompiled(self.profile.train), autocast(self.parts.hardware):
+            with torch.no_grad(), uncompiled(self.profile.train), self.parts.autocast():
                 return np.asarray(target_log_probs(self.parts.model, batch).values.float().cpu())
 
         values, _ = within_memory(measure, can_retry=self.parts.base is None)

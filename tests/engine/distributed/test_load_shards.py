@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -22,7 +22,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from ftui.engine.distributed.gather_shards import gatherer, list_shards
 from ftui.engine.distributed.load_shards import load_shards
 from ftui.engine.distributed.process_group import ProcessGroup
+from ftui.engine.distributed.sharded_base import fill_up
+from ftui.engine.generation.load_trained import AnsweringModel
 from ftui.engine.models.load_model import load_model
+from ftui.engine.models.model_parts import ModelParts
 from ftui.engine.models.quantization import quantized_loading
 from ftui.engine.objectives.chunked_head import chunked_cross_entropy
 from ftui.engine.simulate.meta_model import make_meta_model
@@ -46,6 +49,17 @@ def rank_of(rank: int, size: int) -> Iterator[ProcessGroup]:
     dist.init_process_group("fake", store=FakeStore(), rank=rank, world_size=size)
     try:
         yield ProcessGroup(rank, size)
+    finally:
+        dist.destroy_process_group()
+
+
+@contextmanager
+def only_rank() -> Iterator[ProcessGroup]:
+    """A rank that has all rows of what is divided, and gathers them from itself."""
+    store = dist.HashStore()  # type: ignore[attr-defined]
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        yield ProcessGroup()
     finally:
         dist.destroy_process_group()
 
@@ -152,10 +166,8 @@ def test_a_head_with_a_bias_is_gathered_and_let_go_of(tmp_path: Path) -> None:
     folder = save_model(tmp_path, "phi")
     section = ModelSection(name_or_path=str(folder))
     whole = load_model(folder, section, torch.float32, hardware=CPU).requires_grad_(True)
-    store = dist.HashStore()  # type: ignore[attr-defined]
-    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
-    try:
-        divided = load_shards(folder, section, torch.float32, ProcessGroup(), hardware=CPU, trained=True)
+    with only_rank() as ranks:
+        divided = load_shards(folder, section, torch.float32, ranks, hardware=CPU, trained=True)
         parts: Any = SimpleNamespace(model=divided, optimizer=torch.optim.SGD(divided.parameters(), lr=0.1))
         assert len(list_shards(parts)) == len(list(divided.parameters()))
         ids = torch.arange(18).reshape(2, 9)
@@ -174,8 +186,21 @@ def test_a_head_with_a_bias_is_gathered_and_let_go_of(tmp_path: Path) -> None:
                 losses.append(loss.item())
         assert losses[3:] == pytest.approx(losses[:3], rel=1e-6) and losses[5] < losses[3]
         assert all(isinstance(weight, DTensor) for weight in divided.parameters())
-    finally:
-        dist.destroy_process_group()
+
+
+def test_casts_of_gathered_layers_are_not_kept(tmp_path: Path) -> None:
+    """In a pass for others, in answers and where log-probabilities are measured: it would be those of all layers."""
+    folder, hardware, nothing = save_model(tmp_path, "llama"), replace(CPU, precision="bf16"), cast(Any, None)
+    section, kept = ModelSection(name_or_path=str(folder)), list[bool]()
+    with only_rank() as ranks:
+        model = load_shards(folder, section, torch.float32, ranks, hardware=hardware, trained=True)
+        parts = ModelParts(model, nothing, nothing, nothing, hardware)
+        model.base_model.register_forward_pre_hook(lambda *_: kept.append(torch.is_autocast_cache_enabled()))
+        fill_up(parts, 1, backward=False)
+        for block in (parts.autocast(), AnsweringModel(model, nothing, (), hardware, True).answering(None)):
+            with block:
+                model(input_ids=torch.arange(4)[None])
+    assert kept == [False] * 3
 
 
 def test_tensors_of_another_shape_than_the_model_says_are_refused(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from ftui.engine.generation import answer_requests
 from ftui.engine.generation.answer_requests import AnswerRefusedError, RequestAnswerer
 from ftui.engine.generation.load_trained import AnsweringModel
+from ftui.engine.models.model_parts import ModelParts
 from ftui.engine.runtime.control_flags import Control
 from ftui.engine.runtime.event_writer import EventWriter
 from ftui.engine.system.device import Hardware
@@ -140,7 +141,8 @@ def test_samples_that_cannot_be_answered_are_left_out(tmp_path: Path) -> None:
     run, model = Run(tmp_path), make_model("llama")
     events = EventWriter(run, attempt=1, token="test")
     data: Any = SimpleNamespace(tokenizer=LetterTokenizer(), stop_ids=(5,))
-    parts: Any = SimpleNamespace(model=model, hardware=CPU)
+    nothing: Any = None
+    parts = ModelParts(model, nothing, nothing, nothing, CPU)
     state: Any = SimpleNamespace(step=3)
     profile = make_profile(tmp_path, tmp_path, eval={"sample_max_new_tokens": 2})
     generator = TextGenerator(profile, data, parts, state, Control(), events)

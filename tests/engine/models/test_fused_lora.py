@@ -62,7 +62,7 @@ def fused_copy(model: Any, precision: Precision = "fp32") -> tuple[Any, int]:
 
 
 def forward(model: Any, precision: Precision = "fp32") -> Tensor:
-    with autocast(cpu(precision)):
+    with autocast(cpu(precision), keeps_casts=True):
         logits: Tensor = model(input_ids=IDS, use_cache=False).logits
     return logits
 
