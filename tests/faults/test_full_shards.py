@@ -1,22 +1,29 @@
 """Full fine-tuning of weights that two ranks share: the run is that of two ranks that each have all of them."""
 
+import signal
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
+from transformers import AutoModelForCausalLM
 
+from ftui.errors import PARKED, PREEMPTED_SAVED
 from ftui.launch.open_run import create, resume
 from ftui.profile.layers import resolve
 from ftui.runs.events import RunStarted
+from ftui.runs.requests import Park, new_id, write_request
 from ftui.runs.run_folder import Run
 from ftui.supervisor.engine_process import LOST_RANK
 from tests.faults.test_ranks import GENERATE, TWO, start_two
 from tests.faults.test_shards import measured
 from tests.support.bench import Workbench, bench_at, newest, records, resumed_from
-from tests.support.driving import steps
+from tests.support.driving import steps, wait_until
 from tests.support.sameness import same_runs
-from tests.support.zygote import Zygote, tail_of
+from tests.support.zygote import Hooks, Zygote, tail_of
 
 FULL = ("train.learning_rate=2e-3", "train.max_steps=20", "train.num_train_epochs=none", *TWO)
 UNEVEN = ("train.per_device_train_batch_size=1", "train.effective_batch=3", "train.activation_checkpointing=true")
@@ -32,6 +39,10 @@ def opened_full(bench: Workbench, name: str, *overrides: str) -> Run:
 def train(zygote: Zygote, bench: Workbench, run: Run, attempt: int = 1, size: int = 2) -> None:
     engines = start_two(zygote, bench, run, attempt, size=size)
     assert [engine.wait() for engine in engines] == [0] * size, tail_of(run)
+
+
+def has_taken(run: Run, attempt: int, number: int) -> bool:
+    return [step.attempt for step in steps(run)].count(attempt) == number
 
 
 def same_losses(run: Run, expected: Run, *, within: float = 1e-5) -> None:
@@ -56,6 +67,12 @@ def test_divided_weights_train_as_whole_ones(
         train(zygote, bench, run)
     same_losses(parts, whole)
     assert len(measured(parts)) == len(measured(whole)) > 3
+    loaded, info = cast(Any, AutoModelForCausalLM).from_pretrained(parts.final, output_loading_info=True)
+    assert not any(info.values()), "each weight has its place and its shape"
+    stored = load_file(parts.final / "model.safetensors")
+    assert {weight.dtype for weight in loaded.parameters()} == {torch.float32}
+    for name, weight in loaded.named_parameters():
+        np.testing.assert_array_equal(weight.detach().numpy(), stored[name], err_msg=name)
     for folder in (whole.final, whole.checkpoints / "checkpoint-20"):
         other = parts.folder / folder.relative_to(whole.folder)
         names = sorted(path.relative_to(folder) for path in folder.rglob("*.safetensors"))
@@ -68,7 +85,8 @@ def test_divided_weights_train_as_whole_ones(
 
 
 def test_divided_weights_resume_exactly_and_at_other_sizes(bench_source: Path, memory: Path, zygote: Zygote) -> None:
-    """Killed on one rank, then on the other; and whole on one rank for a while, then divided in the other way."""
+    """Killed on one rank, then on the other; and parked, whole on one rank for a while, divided in the other way and
+    pre-empted."""
     bench = bench_at(bench_source, memory / "bench")
     divided = "hardware.shard=all"
     straight, cut = opened_full(bench, "straight", divided), opened_full(bench, "cut", divided)
@@ -82,16 +100,31 @@ def test_divided_weights_resume_exactly_and_at_other_sizes(bench_source: Path, m
     assert next(r for r in reversed(records(cut)) if isinstance(r, RunStarted)).reproducibility == "EXACT"
     same_runs(cut, straight)
 
-    moved = opened_full(bench, "moved", divided)
-    sizes = [(2, "all", ["backward", 7]), (1, "none", ["backward", 14]), (2, "state", None)]
-    for attempt, (size, mode, end) in enumerate(sizes, start=1):
+    moved, gate = opened_full(bench, "moved", divided), bench.folder / "gate"
+    lives: list[tuple[int, str, Hooks, list[int]]] = [
+        (2, "all", {"gate": [str(gate), 7]}, [PARKED, 0]),
+        (1, "none", {"kill": ["backward", 14]}, [-9]),
+        (2, "state", {"gate": [str(gate), 2]}, [PREEMPTED_SAVED, 0]),
+        (2, "state", {}, [0, 0]),
+    ]
+    for attempt, (size, mode, hooks, codes) in enumerate(lives, start=1):
         keys = (f"hardware.num_processes={size}", f"hardware.shard={mode}")
         resume(moved, resolve(moved.profile, overrides=keys).profile)
-        hooks = None if end is None else {"kill": end}
+        gate.write_text("0")
+        saved = newest(moved)
         engines = start_two(zygote, bench, moved, attempt, hooks=hooks, victim=0, size=size)
-        codes = [engine.wait() for engine in engines]
-        assert codes == ([0, 0] if end is None else [-9, LOST_RANK][:size]), tail_of(moved)
+        if "gate" in hooks:
+            wait_until(partial(has_taken, moved, attempt, int(hooks["gate"][1]) - 1))
+            if codes[0] == PARKED:
+                write_request(moved, Park(id=new_id(), attempt=attempt, token=f"t{attempt}"))
+            else:
+                engines[0].kill(signal.SIGTERM)
+            gate.write_text("99")
+        assert [engine.wait() for engine in engines] == codes, tail_of(moved)
+        assert resumed_from(moved) == saved
+        if "gate" in hooks:
+            assert newest(moved) == f"checkpoints/checkpoint-{steps(moved)[-1].step}"
     same_losses(moved, straight)
     started = [r for r in records(moved) if isinstance(r, RunStarted)]
-    assert [start.reproducibility for start in started] == [None, "SAME STATE", "SAME STATE"]
+    assert [start.reproducibility for start in started] == [None, *["SAME STATE"] * 3]
     assert "shard: all -> none" in started[1].reproducibility_reasons

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from ftui.errors import HostMemoryError
 from ftui.launch.open_run import resume
 from ftui.profile.layers import resolve
 from ftui.runs.events import (
@@ -105,7 +106,10 @@ def test_answers_are_compared_over_a_sharded_base(stage: str, bench_source: Path
 def test_memory_that_runs_out_in_a_pass_restarts_with_half_the_rows(
     bench_source: Path, memory: Path, zygote: Zygote
 ) -> None:
-    """The other rank waits in that pass, so that nothing can be taken again; the next attempt is smaller."""
+    """The other rank waits in that pass, so that nothing can be taken again; the next attempt is smaller.
+
+    In an evaluation the next one would be no smaller: the message says which key makes it so.
+    """
     bench = bench_at(bench_source, memory / "bench")
     run = opened(bench, "short", *ALL, "train.max_steps=8", "train.num_train_epochs=none", "checkpoint.save_steps=2")
     engines = start_two(zygote, bench, run, hooks={"no_room_in_backward": [7, 1]})
@@ -113,7 +117,12 @@ def test_memory_that_runs_out_in_a_pass_restarts_with_half_the_rows(
     (changed,) = [r for r in records(run) if isinstance(r, MicroBatchChanged)]
     assert (changed.step, changed.old, changed.new) == (7, 2, 1)
     assert last(run, RunFailed).again and "ranks wait" in last(run, RunFailed).message
-    assert [engine.wait() for engine in start_two(zygote, bench, run, 2)] == [0, 0], tail_of(run)
+    engines = start_two(zygote, bench, run, 2, hooks={"no_room_in_evaluation": [0]}, victim=0)
+    assert [engine.wait() for engine in engines] == [HostMemoryError.exit_code, LOST_RANK], tail_of(run)
+    failed = last(run, RunFailed)
+    assert not failed.again and "the other ranks wait" in failed.message
+    assert "eval.per_device_eval_batch_size" in failed.hint
+    assert [engine.wait() for engine in start_two(zygote, bench, run, 3)] == [0, 0], tail_of(run)
     assert resumed_from(run) == "checkpoints/checkpoint-6" and steps(run)[-1].step == 8
 
 

@@ -76,7 +76,7 @@ def plain_loss(profile: Profile, run: Run) -> float:
     rows = prepared.evaluation
     assert rows is not None
     batch = collate([[rows.sequences[int(i)]] for i in rows.indices], int(prepared.tokenizer.pad_token_id or 0))
-    with torch.no_grad(), autocast(hardware):
+    with torch.no_grad(), autocast(hardware, keeps_casts=True):
         return float(summed_loss(model.eval(), batch)) / len(batch.target_ids)
 
 
