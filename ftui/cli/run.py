@@ -123,7 +123,15 @@ def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
     resolved = resolve(run.profile, overrides=wishes.overrides)
     if (place := place_of(resolved.profile)) is not None and place.rank > 0:
         makes_child = wishes.fork or checkpoint is not None
-        return keep_node(run, resolved.profile, place, again=False, detach=wishes.detach, makes_child=makes_child)
+        return keep_node(
+            run,
+            resolved.profile,
+            place,
+            again=False,
+            detach=wishes.detach,
+            makes_child=makes_child,
+            resume_stopped=True,
+        )
     if checkpoint is not None or wishes.fork:
         origin = find_origin(run, checkpoint)
         if wishes.fork or not is_newest(origin):
@@ -164,7 +172,7 @@ def attend(opened: OpenedRun, text: str, resolved: ResolvedProfile, wishes: Wish
         lines.print(f"Ctrl-C leaves it running; `ftui stop {opened.run.name}` ends it." if attached else ends)
     before = signal.signal(signal.SIGQUIT, _leave_alone)
     if place_of(resolved.profile) is not None:  # a launcher ends what it has started, and that is this command
-        signal.signal(signal.SIGTERM, lambda number, frame: _pass_on(opened.run, number))
+        signal.signal(signal.SIGTERM, lambda number, frame: _pass_on(opened, number))
     try:
         return _attended(opened, resolved.profile, lines, command)
     finally:
@@ -191,9 +199,12 @@ class Detach(Exception):
     """Ctrl-\\: leave the run alone."""
 
 
-def _pass_on(run: Run, number: int) -> None:
-    """Send a signal to the run's supervisor, which has it save and end."""
-    if is_alive(supervisor := read_status(run).supervisor):
+def _pass_on(opened: OpenedRun, number: int) -> None:
+    """Send a signal to the run's supervisor, which has it save and end. Its own may not have written its name yet."""
+    run = opened.run
+    if opened.supervisor is not None and opened.supervisor.poll() is None:
+        opened.supervisor.send_signal(number)
+    elif is_alive(supervisor := read_status(run).supervisor):
         assert supervisor is not None
         os.kill(supervisor.pid, number)
 

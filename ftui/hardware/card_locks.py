@@ -31,10 +31,14 @@ TRIES, TRY_SECONDS = 3, 0.02  # whoever only looks has the lock for a moment
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Who took a card last: the folder of the run, and which of its cards this is."""
+    """Who took a card last: the folder of the run, which of its cards this is, and on which machine.
+
+    A home on a network volume has the notes of all nodes of a run.
+    """
 
     run: str
     place: int = 0
+    host: str = ""
 
 
 def card_id(kind: str, uuid: str = "", index: int = 0) -> str:
@@ -102,7 +106,7 @@ class RunCards:
     def adopt(self) -> None:
         """Its engine runs and has the locks: know which."""
         notes = {path.stem: _read_note(path.stem) for path in _folder().glob("*.json")}
-        own = {card: note.place for card, note in notes.items() if note is not None and note.run == str(self._run)}
+        own = {card: note.place for card, note in notes.items() if note is not None and _is_of(note, self._run)}
         self._ids = sorted((card for card in own if is_taken(card)), key=lambda card: own[card])
 
     def take(self) -> bool:
@@ -133,8 +137,13 @@ class RunCards:
 
     def _note(self) -> None:
         for place, card in enumerate(self._ids):
+            note = Note(str(self._run), place, platform.node())
             with contextlib.suppress(OSError):  # a full disk: only a name for messages is lost
-                replace_file(_folder() / f"{card}.json", msgspec.json.encode(Note(str(self._run), place)))
+                replace_file(_folder() / f"{card}.json", msgspec.json.encode(note))
+
+
+def _is_of(note: Note, run: Path) -> bool:
+    return note.run == str(run) and note.host in ("", platform.node())
 
 
 def _folder() -> Path:

@@ -57,6 +57,8 @@ def _view(files: QueueFiles) -> QueueView:
     for entry in entries:
         run = runs[entry.run_id]
         place = queue.place_of(entry.run_id)
+        if run is None:
+            reasons[entry.run_id] = "its folder is gone"
         reason = "the queue is paused" if queue.is_paused and entry in idle else reasons.get(entry.run_id, "")
         rows.append(
             QueueRow(

@@ -15,9 +15,20 @@ from ftui.errors import PARKED, DiskError
 from ftui.hardware.card_locks import RunCards
 from ftui.hardware.cgroup import oom_kills
 from ftui.runs.curves import CurveReader, write_curves
-from ftui.runs.events import Adopted, EngineEnded, EngineStarted, Record, Restarting, Telemetry, Warned
+from ftui.runs.events import (
+    Adopted,
+    ControlApplied,
+    ControlRefused,
+    EngineEnded,
+    EngineStarted,
+    Record,
+    Restarting,
+    Telemetry,
+    Warned,
+)
 from ftui.runs.journal import Writer
 from ftui.runs.reduce import fold
+from ftui.runs.requests import Park, read_requests, remove_request
 from ftui.runs.restart_policy import decide
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status, Watch, is_frozen
@@ -120,6 +131,8 @@ class Attempt:
             if has_terminated():
                 return self._ending(None, "SIGTERM", stalled=False)
             away = "node " + " and ".join(map(str, missing)) + (" is away" if len(missing) == 1 else " are away")
+            if self._is_asked_to_park(away):
+                return self._ending(PARKED, None, stalled=False, lost_node=f"on request, while {away}")
             if patience is not None and waited > patience:
                 return self._ending(PARKED, None, stalled=False, lost_node=f"{away} for {units.duration(patience)}")
             if waited >= SAY_SECONDS and not has_said:
@@ -131,6 +144,25 @@ class Attempt:
                 self.write_status()
             time.sleep(POLL_SECONDS)
         return None
+
+    def _is_asked_to_park(self, away: str) -> bool:
+        """Answer what is asked of a run without an engine: it can be parked, and nothing else."""
+        state, asked = self._watch.state, False
+        own = {(state.attempt, state.token), (self._number, ""), (self._number, self._token)}
+        for file in read_requests(self._run):
+            request = file.request
+            if request is None or (request.attempt, request.token) not in own:
+                continue  # the engine says what is wrong with it
+            answer: Record
+            if isinstance(request, Park):
+                asked = True
+                answer = ControlApplied(request=request.id, verb=request.verb, step=state.step, detail=away)
+            else:
+                reason = f"{away}, and without it nothing runs; `ftui park {self._run.name}` ends the wait"
+                answer = ControlRefused(request=request.id, verb=request.verb, step=state.step, reason=reason)
+            if self._record(self._log, answer):
+                remove_request(file)
+        return asked
 
     def adopt(self, identity: Identity) -> Engine:
         """Watch an engine that runs already, and record that its supervisor is another one now."""

@@ -189,14 +189,6 @@ def rank_environment(
     return dict(environment) | {name: str(value) for name, value in own.items()} | gpu
 
 
-def free_port() -> int:
-    """A port nobody listens on now. Another process may take it before rank 0 does: then the attempt crashes, and the
-    next one gets another."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def clean_environment() -> dict[str, str]:
     """This process's environment without the switches that change what accelerate does, and without the place of a rank
     (some pods come with one for all their processes)."""

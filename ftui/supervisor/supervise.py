@@ -22,8 +22,9 @@ from ftui.runs.run_folder import Run
 from ftui.runs.status import Watch, own_process
 from ftui.supervisor.attempt import POLL_SECONDS, Attempt
 from ftui.supervisor.engine_process import Engine, say, send_group
+from ftui.supervisor.nodes.announcement import forget_announcement, read_announcement
 from ftui.supervisor.nodes.node_group import NodeGroup
-from ftui.supervisor.nodes.node_place import find_place
+from ftui.supervisor.nodes.node_place import NodePlace, find_place
 from ftui.supervisor.push_at_end import push_at_end
 from ftui.supervisor.settings import SupervisorSettings, read_settings
 from ftui.supervisor.trackers import Trackers
@@ -77,7 +78,7 @@ def supervise(run: Run, command: Sequence[str], card_locks: Sequence[int] = ()) 
     watch.catch_up()
     settings = read_settings(run)
     curves, trackers, cards = CurveReader(run), Trackers(run, settings.trackers), RunCards(run.folder, card_locks)
-    place = find_place(settings.nodes, settings.num_processes, os.environ)
+    place = place_of(run, settings, runs=is_alive(own_process(run, watch.state.engine)))
     nodes = None if place is None else NodeGroup(run, place, terminations.receive)
     reason = "its supervisor has failed"
     try:
@@ -98,6 +99,19 @@ def supervise(run: Run, command: Sequence[str], card_locks: Sequence[int] = ()) 
     cards.release()
     if settings.pushes and watch.state.phase == "finished":
         push_at_end(run, terminations.was_received)
+
+
+def place_of(run: Run, settings: SupervisorSettings, *, runs: bool) -> NodePlace | None:
+    """Which node this is, `None` where there is one. `runs`: the engine has outlived its supervisor.
+
+    The command that then starts another supervisor need not be the launcher's: what was announced counts.
+    """
+    place = find_place(settings.nodes, settings.num_processes, os.environ)
+    if place is None and runs and settings.nodes != 1 and (announced := read_announcement(run)) is not None:
+        place = NodePlace(0, announced.num_nodes, announced.address)
+    if place is None:
+        forget_announcement(run)  # of a time when it had several
+    return place
 
 
 def _run_attempt(

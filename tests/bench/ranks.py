@@ -20,9 +20,10 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ftui.supervisor.engine_process import free_port, rank_environment
+from ftui.supervisor.engine_process import rank_environment
 from tests.bench.gpu import FULL, LORA, SHAPES, Sections, make_model, merged
 from tests.support import real
+from tests.support.zygote import free_port
 
 WORLD, BATCH, FEW = 2, 4, 3
 SHAPES["small"] = {

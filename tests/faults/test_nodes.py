@@ -16,11 +16,11 @@ from ftui.launch.open_run import create
 from ftui.profile.layers import resolve
 from ftui.runs.events import ControlApplied, EngineEnded, RunStarted, RunStopped
 from ftui.runs.journal import Tail
-from ftui.supervisor.engine_process import free_port, rank_environment
+from ftui.supervisor.engine_process import rank_environment
 from tests.support.bench import Workbench, bench_at, records
 from tests.support.driving import LONG, last, steps, wait_until
 from tests.support.sameness import same_runs
-from tests.support.zygote import Zygote, tail_of
+from tests.support.zygote import Zygote, free_port, tail_of
 
 NAMES = ("ftui-a", "ftui-b")
 ADDRESSES = ("10.231.7.1", "10.231.7.2")
@@ -118,8 +118,10 @@ def test_two_nodes_are_one_bit_for_bit_and_a_killed_one_is_waited_for(nodes: Nod
     same_runs(run, one)
 
 
-def test_a_link_that_is_down_ends_both_sides_but_a_pause_does_not_and_sigterm_to_node_1_both(nodes: Nodes) -> None:
-    """With 3 seconds of silence instead of 30 (test_keeping.py has the real ones)."""
+def test_a_link_that_is_down_ends_both_sides_but_a_pause_does_not_and_sigterm_to_node_1_both(
+    nodes: Nodes, trials: None
+) -> None:
+    """With 3 seconds of silence instead of 30. Without --trials test_keeping.py has both sides in one process."""
     (nodes.bench.folder / "sitecustomize.py").write_text(QUICK)
     path = f"{nodes.bench.folder}:{nodes.bench.env.get('PYTHONPATH', '')}"
     leader, keeper = (nodes.ftui(number, "cut", *LONG, PYTHONPATH=path) for number in (0, 1))

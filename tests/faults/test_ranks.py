@@ -14,12 +14,12 @@ from ftui.profile.layers import resolve
 from ftui.runs.events import ControlApplied, EngineEnded, MicroBatchChanged, RunFailed, RunStarted, RunStopped, Step
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
-from ftui.supervisor.engine_process import LOST_RANK, free_port, rank_environment
+from ftui.supervisor.engine_process import LOST_RANK, rank_environment
 from tests.support.bench import STAGES, Workbench, bench_at, compare_answers, newest, records, resumed_from
 from tests.support.driving import LONG, last, status, steps, wait_for_end, wait_until
 from tests.support.sameness import same_runs
 from tests.support.tiny import column
-from tests.support.zygote import Attempt, Hooks, Zygote, tail_of
+from tests.support.zygote import Attempt, Hooks, Zygote, free_port, tail_of
 
 TWO = ("hardware.num_processes=2", "train.gradient_accumulation_steps=1")
 

@@ -9,6 +9,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -33,6 +34,13 @@ def _has_more(descriptor: int, seconds: float | None) -> bool:
     waiting = select.poll()
     waiting.register(descriptor, select.POLLIN)
     return bool(waiting.poll(None if seconds is None else 1000 * seconds))
+
+
+def free_port() -> int:
+    """A port nobody listens on now, where ranks are to meet; another process may take it before rank 0 does."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 class Attempt:

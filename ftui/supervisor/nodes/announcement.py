@@ -3,6 +3,7 @@
 That two nodes share the folder is proved by the `nonce` in it, which is another one each time node 0 begins to listen.
 """
 
+import contextlib
 import os
 import secrets
 import stat
@@ -69,10 +70,15 @@ def secret_in_environment() -> str:
     return secret
 
 
-def new_secret(run: Run) -> str:
-    """The secret of a run: that of the environment, else the one it has, else a new one."""
-    before = read_announcement(run)
-    return secret_in_environment() or (before.secret if before is not None else "") or secrets.token_hex(32)
+def new_secret() -> str:
+    """The secret for the next announcement: that of the environment, else another one each time."""
+    return secret_in_environment() or secrets.token_hex(32)
+
+
+def forget_announcement(run: Run) -> None:
+    """Node 0 listens no more."""
+    with contextlib.suppress(OSError):  # a volume that takes no changes: whoever reads it finds nobody there
+        run.nodes.unlink(missing_ok=True)
 
 
 def node_versions() -> dict[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from ftui.errors import EXIT_WORDS, PARKED, PREEMPTED_NOT_SAVED, error_with
+from ftui.hardware.card_locks import RunCards
 from ftui.runs.run_folder import Run
 from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.engine_process import (
@@ -51,17 +52,23 @@ from ftui.supervisor.telemetry import Sampler
 LOOK_SECONDS = 0.05
 CONNECT_SECONDS = 0.5  # between two attempts to reach node 0
 REACH_SECONDS = 3.0
+SHARE_SECONDS = 60.0  # until a new file of node 0 is seen here: a network volume may remember that there is none
 
 
 class Keeper:
-    """Keeps one node of a run. `find_run` names the run's folder as it is now: node 0 may only be about to make it."""
+    """Keeps one node of a run. `find_run` names the run's folder as it is now: node 0 may only be about to make it.
+
+    `exit_code_of` is the run's where node 0 would not go on with it; `cards` are those of this node.
+    """
 
     def __init__(
         self, find_run: Callable[[], Run], place: NodePlace, patience: float | None, say: Callable[[str], None], *,
         beat: float | None = None, silence: float | None = None,
+        exit_code_of: Callable[[Run], int | None] = lambda run: None, cards: RunCards | None = None,
     ) -> None:  # fmt: skip
         self._find_run, self._place, self._patience, self._say = find_run, place, patience, say
         self._beat, self._silence = beat or BEAT_SECONDS, silence or SILENCE_SECONDS
+        self._exit_code_of, self._cards = exit_code_of, cards
         self._id = secrets.token_hex(8)
         self._run = find_run()
         self._channel: Channel | None = None
@@ -72,6 +79,7 @@ class Keeper:
         self._log_start = 0
         self._heard = self._next_connect = self._next_beat = time.monotonic()
         self._num_signals = self._num_sent = 0
+        self._refused = 0.0
 
     def keep(self) -> int:
         """Keep the node until the run is over; returns the exit code of the run.
@@ -104,6 +112,9 @@ class Keeper:
         if self._channel is None and now >= self._next_connect:
             self._next_connect = now + CONNECT_SECONDS
             self._connect()
+            if self._channel is None and (code := self._exit_code_of(self._run)) is not None:
+                self._say(f"The run has ended: {EXIT_WORDS.get(code, code)}.")
+                return code
         code = None if self._channel is None else self._exchange(now)
         if code is not None:
             return code
@@ -168,12 +179,21 @@ class Keeper:
         try:
             self._join(connection, secret, "" if announcement is None else announcement.nonce)
         except RefusedError as error:
+            if self._may_be_behind(announcement):
+                return
             raise error_with(error.refusal.exit_code, error.refusal.message, error.refusal.hint) from None
         except ChannelError:
             return
         finally:
             if self._channel is None:
                 connection.close()
+
+    def _may_be_behind(self, announcement: Announcement | None) -> bool:
+        """Whether node 0 has announced itself anew since that was read, or this node may not see that it has."""
+        if read_announcement(self._run) != announcement:
+            return True
+        self._refused = self._refused or time.monotonic()
+        return announcement is None and time.monotonic() - self._refused < SHARE_SECONDS
 
     def _join(self, connection: socket.socket, secret: str, nonce: str) -> None:
         channel = approach(connection, secret)
@@ -209,7 +229,7 @@ class Keeper:
         self._kill()
         self._start, self._ended = start, None
         interface = interface_of(self._channel.local_address)
-        environment = clean_environment()
+        environment = clean_environment() | ({} if self._cards is None else self._cards.environment)
         environment |= interface_variables(interface, environment)
         variables, warnings = shared_memory_variables(start.number, environment)
         for warning in warnings:
@@ -222,7 +242,10 @@ class Keeper:
         meeting = Meeting(start.size, start.first, start.number, start.address, start.port)
         log = self._run.node_log(self._place.rank)
         self._log_start = log.stat().st_size if log.exists() else 0
-        self._engine = start_engine(self._run, engine_command(self._run), environment, meeting=meeting, log=log)
+        self._engine = start_engine(
+            self._run, engine_command(self._run), environment, meeting=meeting, log=log,
+            keep_open=() if self._cards is None else self._cards.descriptors,
+        )  # fmt: skip
         last = start.first + start.number - 1
         self._sampler = Sampler(self._engine.identity.pid, range(start.first, last + 1), self._place.rank)
         ranks = f"rank {last}" if start.number == 1 else f"ranks {start.first} to {last}"

@@ -24,7 +24,7 @@ from ftui.supervisor.engine_process import (
     send_group,
     signal_name,
 )
-from ftui.supervisor.nodes.announcement import announce, new_secret, node_versions
+from ftui.supervisor.nodes.announcement import announce, forget_announcement, new_secret, node_versions
 from ftui.supervisor.nodes.channel import Channel, ChannelError, welcome
 from ftui.supervisor.nodes.interface import interface_of, interface_variables, leader_address
 from ftui.supervisor.nodes.node_messages import (
@@ -89,7 +89,7 @@ class NodeGroup:
         self.interface = interface_of(self.address)
         self._listener = listen(self.address, place.port or 0)
         port = self._listener.getsockname()[1]
-        self._announcement = announce(run, self.address, port, place.num_nodes, new_secret(run))
+        self._announcement = announce(run, self.address, port, place.num_nodes, new_secret())
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
@@ -100,6 +100,7 @@ class NodeGroup:
                 self._send(member, RunOver(exit_code))
         self._ends.set()
         self._thread.join()
+        forget_announcement(self._run)
 
     def missing(self) -> list[int]:
         """The nodes that have not joined, or are silent."""

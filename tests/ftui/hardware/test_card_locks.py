@@ -55,3 +55,16 @@ def test_only_gpus_are_shown_to_the_engine(tmp_path: Path, kind: str, uuid: str,
     cards = RunCards(tmp_path, [locks[0].descriptor])
     assert cards.environment.get("CUDA_VISIBLE_DEVICES") == gpus
     cards.release()
+
+
+def test_cards_of_another_machine_are_not_adopted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The home of all nodes may be on one network volume: node 0 sees the notes and the locks of the others."""
+    locks = take_cards(["GPU-there"])
+    assert locks is not None
+    with monkeypatch.context() as patch:
+        patch.setattr("platform.node", lambda: "another machine")
+        RunCards(tmp_path / "mine", [locks[0].descriptor])
+    later = RunCards(tmp_path / "mine")
+    later.adopt()
+    assert is_taken("GPU-there") and later.environment == {}
+    locks[0].close()

@@ -8,6 +8,7 @@ import pytest
 
 from ftui.queue import change
 from ftui.queue.queue_files import QueueFiles, all_queues, find_entry_run
+from ftui.queue.queue_view import view_queues
 from ftui.queue.waiting_runs import (
     Added,
     AnyLine,
@@ -124,6 +125,14 @@ def test_a_journal_that_is_no_journal_is_not_read_whole(tmp_path: Path) -> None:
         file.truncate(LONGEST_FILE + 1)
     with pytest.raises(UnsafePathError, match="too long"):
         files.read()
+
+
+def test_a_waiting_run_whose_folder_is_gone_is_listed_as_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FTUI_RUNS", str(tmp_path))
+    with QueueFiles(tmp_path).changing() as pen:
+        pen.write(added("a"))
+    ((row,),) = [view.rows for view in view_queues()]
+    assert (row.run, row.phase, row.reason) == (None, "gone", "its folder is gone")
 
 
 def test_a_name_in_the_journal_leads_nowhere_else(make_run: Any, tmp_path: Path) -> None:

@@ -95,7 +95,11 @@ class QueueScreen(ListScreen[None]):
         )
 
     def action_open(self) -> None:
-        if (chosen := self.row) is not None and chosen[1].run is not None:
+        if (chosen := self.row) is None:
+            return
+        if chosen[1].run is None:
+            stage(self).say(f"The folder of {chosen[1].name} is gone.", "warn")
+        else:
             stage(self).open_run(chosen[1].run)
 
     # -- changing

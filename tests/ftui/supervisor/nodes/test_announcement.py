@@ -7,20 +7,30 @@ import pytest
 
 from ftui.errors import UsageError
 from ftui.runs.run_folder import Run
-from ftui.supervisor.nodes.announcement import announce, new_secret, read_announcement, secret_in_environment
+from ftui.supervisor.nodes.announcement import (
+    announce,
+    forget_announcement,
+    new_secret,
+    read_announcement,
+    secret_in_environment,
+)
 
 
-def test_the_secret_is_private_and_stays_that_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_secret_is_private_and_another_one_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that came from somebody else has a secret that somebody else knows."""
     monkeypatch.delenv("FTUI_NODE_SECRET", raising=False)
     run = Run(tmp_path)
     assert read_announcement(run) is None
-    first = announce(run, "10.0.0.1", 4711, 2, new_secret(run))
+    first = announce(run, "10.0.0.1", 4711, 2, new_secret())
     assert stat.S_IMODE(run.nodes.stat().st_mode) == 0o600 and len(first.secret) == 64
     assert read_announcement(run) == first
-    again = announce(run, "10.0.0.1", 4712, 2, new_secret(run))
-    assert again.secret == first.secret and again.nonce != first.nonce
+    again = announce(run, "10.0.0.1", 4712, 2, new_secret())
+    assert again.secret != first.secret and again.nonce != first.nonce
     monkeypatch.setenv("FTUI_NODE_SECRET", "from every node's environment")
-    assert new_secret(run) == "from every node's environment"
+    assert new_secret() == "from every node's environment"
+    for _ in range(2):
+        forget_announcement(run)
+        assert read_announcement(run) is None
 
 
 def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Node 0 and a keeper in one process, with a line of Python as each rank: who starts, who is lost, who is told."""
 
-import os
 import re
 import signal
 import socket
@@ -10,25 +9,33 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
+from ftui.cli.cluster.keep_node import code_of_ended, keep_node
 from ftui.errors import PREEMPTED_NOT_SAVED, FtuiError, HardwareError, UsageError
-from ftui.runs.events import EngineEnded, Warned
+from ftui.hardware.card_locks import is_taken
+from ftui.runs.events import ControlApplied, ControlRefused, EngineEnded, RunFinished, Warned
 from ftui.runs.journal import Tail
+from ftui.runs.requests import Park, Stop, write_request
 from ftui.runs.run_folder import Run
+from ftui.runs.send_request import address_request
 from ftui.runs.status import read_status
 from ftui.supervisor import attempt as attempts
 from ftui.supervisor.engine_process import LOST_RANK, start_engine
 from ftui.supervisor.nodes import keeper as keeping
 from ftui.supervisor.nodes import node_group
-from ftui.supervisor.nodes.announcement import node_versions
+from ftui.supervisor.nodes.announcement import announce, node_versions
 from ftui.supervisor.nodes.keeper import Keeper
 from ftui.supervisor.nodes.node_group import NodeGroup
 from ftui.supervisor.nodes.node_messages import NodeBeat, RunOver
-from ftui.supervisor.nodes.node_place import NodePlace
-from ftui.supervisor.supervise import supervise
+from ftui.supervisor.nodes.node_place import RANK_VARIABLES, NodePlace
+from ftui.supervisor.settings import SupervisorSettings
+from ftui.supervisor.supervise import place_of, supervise
+from tests.support.stand_in_queue import CARDS, driver
 
 LEADER, OTHER = NodePlace(0, 2, "127.0.0.1"), NodePlace(1, 2, "127.0.0.1")
 BEAT, SILENCE = 0.05, 0.8
@@ -91,6 +98,10 @@ def test_each_node_starts_its_own_ranks_and_tells_how_they_ended(
     group: NodeGroup, keeper: Keeper, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = "RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR GLOO_SOCKET_IFNAME NCCL_SOCKET_IFNAME FTUI_ATTEMPT"
+    names += " CUDA_VISIBLE_DEVICES"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    cards: Any = SimpleNamespace(environment={"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}, descriptors=())
+    keeper._cards = cards
     program = f"import os; print(*[os.environ.get(name) for name in {names.split()}], flush=True)"
     ranks(monkeypatch, program)
     assert group.missing() == [1]
@@ -98,8 +109,8 @@ def test_each_node_starts_its_own_ranks_and_tells_how_they_ended(
     own = start(group, run, program.replace("print(", "print('own', "))
     look_until(keeper, lambda: not group._is_working() and own.has_ended())
     lines = sorted(run.node_log(1).read_text().splitlines())
-    assert lines == ["2 0 4 2 127.0.0.1 lo =lo 1", "3 1 4 2 127.0.0.1 lo =lo 1"]
-    assert sorted(run.engine_log.read_text().splitlines())[1] == "own 1 1 4 2 127.0.0.1 lo =lo None"
+    assert lines == ["2 0 4 2 127.0.0.1 lo =lo 1 GPU-a", "3 1 4 2 127.0.0.1 lo =lo 1 GPU-b"]
+    assert sorted(run.engine_log.read_text().splitlines())[1] == "own 1 1 4 2 127.0.0.1 lo =lo None 1"
     assert group.explain(0, None) == (0, None, "") and not group.loss()
     with group._lock:
         group._send(group._members[1], RunOver(20))
@@ -198,31 +209,122 @@ def test_a_wrong_secret_is_refused(group: NodeGroup, keeper: Keeper, monkeypatch
 def test_a_folder_that_is_not_shared_is_refused(
     group: NodeGroup, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The nonce in nodes.json proves it, not the path: a copy of the folder from before has another one."""
+    """The nonce in nodes.json proves it, not the path. A network volume is given time to show it."""
+    monkeypatch.setattr(keeping, "SHARE_SECONDS", 0.3)
     (tmp_path / "copy").mkdir()
     monkeypatch.setenv("FTUI_NODE_SECRET", group._announcement.secret)
     place = OTHER._replace(port=group._announcement.port)
+    begun = time.monotonic()
     with pytest.raises(UsageError, match="does not see the folder of this run"):
         look_until(Keeper(lambda: Run(tmp_path / "copy"), place, 60.0, print), lambda: False)
+    assert time.monotonic() - begun > 0.3
 
 
-def test_patience_ends_and_the_run_is_parked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def node_0(run: Run, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Its supervisor, in this process: it waits for node 1, which never comes."""
     monkeypatch.setattr(attempts, "SAY_SECONDS", 0.1)
     for name, value in {"NODE_RANK": "0", "NNODES": "2", "MASTER_ADDR": "127.0.0.1"}.items():
         monkeypatch.setenv(name, value)
-    run.profile.write_text("[hardware]\nnum_processes = 2\nnode_patience_minutes = 0.01\n")
     before = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGHUP)]
-    try:
-        supervise(run, [sys.executable, "-c", "raise SystemExit(70)"])
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
+    yield lambda: supervise(run, [sys.executable, "-c", "raise SystemExit(70)"])
+    for number, handler in before:
+        signal.signal(number, handler)
+
+
+def test_patience_ends_and_the_run_is_parked(run: Run, node_0: Callable[[], None]) -> None:
+    run.profile.write_text("[hardware]\nnum_processes = 2\nnode_patience_minutes = 0.01\n")
+    node_0()
     warned, ended = Tail(run.supervisor_log).read()
     assert isinstance(warned, Warned) and warned.message.startswith("node 1 is away")
     assert isinstance(ended, EngineEnded) and (ended.code, ended.attempt) == (11, 1)
     state = read_status(run).state
     assert (state.phase, state.exit_code) == ("parked", 11) and "node 1 is away" in state.message
-    assert os.stat(run.nodes).st_mode & 0o777 == 0o600
+    assert not run.nodes.exists(), "nobody listens any more"
+
+
+def test_a_run_that_waits_for_a_node_can_be_parked(run: Run, node_0: Callable[[], None]) -> None:
+    """No engine is there to answer; what needs one is refused with a reason."""
+    run.profile.write_text("[hardware]\nnum_processes = 2\n")
+
+    def ask() -> None:
+        for kind in (Stop, Park):
+            while (status := read_status(run)).state.attempt == 0:  # it says first that it waits
+                time.sleep(0.02)
+            write_request(run, address_request(run, status, kind, {}))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    node_0()
+    thread.join()
+    answers = {type(r): r for r in Tail(run.supervisor_log).read()}
+    refused, applied = answers[ControlRefused], answers[ControlApplied]
+    assert isinstance(refused, ControlRefused) and "`ftui park mine` ends the wait" in refused.reason
+    assert isinstance(applied, ControlApplied) and applied.verb == "park"
+    state = read_status(run).state
+    assert state.exit_code == 11 and state.message == "The run was parked: on request, while node 1 is away."
+    assert not list(run.inbox.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("runs", "nodes", "announced", "place"),
+    [
+        (True, None, True, NodePlace(0, 3, "10.0.0.1")),  # any command starts the next supervisor
+        (True, 1, True, None), (True, None, False, None),
+        (False, None, True, None),  # of a time when it had several: they are not waited for
+    ],
+)  # fmt: skip
+def test_a_supervisor_that_no_launcher_has_started_knows_of_the_other_nodes(
+    runs: bool, nodes: int | None, announced: bool, place: NodePlace | None, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    if announced:
+        announce(run, "10.0.0.1", 4711, 3, "s" * 20)
+    assert place_of(run, SupervisorSettings(num_processes=3, nodes=nodes), runs=runs) == place
+    assert run.nodes.exists() == (place is not None)
+
+
+def test_a_keeper_does_not_wait_for_a_run_that_has_ended(run: Run, append: Any) -> None:
+    """Node 0 says so and ends at once, and tells nobody."""
+    find: Callable[[Run], int | None] = partial(code_of_ended, resume_stopped=False)
+    keeper = Keeper(lambda: run, OTHER, 60.0, print, exit_code_of=find)
+    assert keeper._look() is None
+    append(run.journal, RunFinished(step=1, reason="", final="final"), attempt=1)
+    keeper._next_connect = 0.0
+    assert keeper._look() == 0
+    assert code_of_ended(Run(run.folder.with_name("none")), resume_stopped=False) is None
+
+
+def test_a_keeper_that_read_before_node_0_announced_itself_anew_tries_again(
+    group: NodeGroup, keeper: Keeper, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a port that stays the same it reaches a new node 0 with the number of the old one."""
+    current = group._announcement
+    old = msgspec.structs.replace(current, nonce="old", secret="s" * 20)
+    reads = iter([old])
+    monkeypatch.setattr(keeping, "read_announcement", lambda run: next(reads, current))
+    assert keeper._look() is None
+    keeper._next_connect = 0.0
+    look_until(keeper, lambda: not group.missing())
+
+
+def test_a_keeper_has_the_cards_of_its_node(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue there starts no run on them."""
+    monkeypatch.setitem(sys.modules, "pynvml", driver())
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    seen: dict[str, Any] = {}
+
+    def keep(keeper: Keeper) -> int:
+        assert keeper._cards is not None
+        seen.update(keeper._cards.environment, taken=[is_taken(card) for card in CARDS])
+        return 0
+
+    monkeypatch.setattr(Keeper, "keep", keep)
+    hardware = SimpleNamespace(device="cuda", num_processes=2, nodes=2, node_patience_minutes=1.0)  # one on each
+    profile: Any = SimpleNamespace(hardware=hardware)
+    assert keep_node(run, profile, OTHER, again=False, detach=False, makes_child=False) == 0
+    assert seen == {"CUDA_VISIBLE_DEVICES": "GPU-a", "taken": [True, False]} and not is_taken("GPU-a")
 
 
 def test_strangers_do_not_use_up_node_0(group: NodeGroup, keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
