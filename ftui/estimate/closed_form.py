@@ -128,6 +128,8 @@ def host_memory(setup: TrainingSetup) -> int:
         loading -= min(loading, placement.on_host)
     moments = moment_bytes(setup, trained)
     saving = moments + gradient_bytes(setup, trained)  # weights are as large as their gradients
+    if setup.method == "full" and setup.shard != "none":  # a checkpoint is written tensor by tensor, and read in slices
+        loading = saving = 2 * FP32 * widest
     return (HOST_BYTES + max(loading, saving) + offloaded_bytes(setup)) * setup.num_processes
 
 

@@ -35,7 +35,7 @@ Steps = tuple[int, ...]
 """How far each axis of levers is pulled: 0 = not at all."""
 
 ROUND = 64  # tokens: lengths are proposed in multiples of it
-HOST_AXES = ("micro-batch", "stored", "place", "base", "method")
+HOST_AXES = ("micro-batch", "stored", "state", "place", "base", "method")
 """Of which memory of the host depends."""
 MOST_TRIED = 50
 """Combinations of one kind that are computed: all kinds together stay below a second with the slowest shapes."""

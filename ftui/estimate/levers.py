@@ -58,7 +58,7 @@ class Lever:
 
 
 # Axes by what they cost: speed alone; exactness, or how much is trained; the method; the ends of long rows.
-SPEED = ("attention", "eval batch", "checkpointing", "optimizer", "micro-batch", "stored", "place")
+SPEED = ("attention", "eval batch", "checkpointing", "optimizer", "micro-batch", "stored", "state", "place")
 LESS = ("base", "trained")
 OTHER = ("method",)
 SHORTER = ("length",)
@@ -66,10 +66,12 @@ SHORTER = ("length",)
 
 def list_axes(setup: TrainingSetup) -> dict[str, list[Lever]]:
     """All levers of a setup, by axis."""
+    offloads, is_full = _offloads(setup), setup.method == "full"
     return {
         "attention": _attention(setup), "eval batch": _eval_batch(setup), "checkpointing": _checkpointing(setup),
         "optimizer": _optimizer(setup), "micro-batch": _micro_batches(setup), "stored": _stored(setup),
-        "place": [*_shards(setup), *_offloads(setup)], "base": _base(setup),
+        "state": offloads if is_full else [], "place": [*_shards(setup), *([] if is_full else offloads)],
+        "base": _base(setup),
         "trained": [*_ranks(setup), *_narrow(setup)], "length": _lengths(setup), "method": _adapter(setup),
     }  # fmt: skip
 
@@ -157,7 +159,7 @@ def _shards(setup: TrainingSetup) -> list[Lever]:
     values: dict[Key, Any] = {SHARD: "all"}
     what = "the frozen base" if setup.is_lora else "weights, gradients and moments"
     why = f"{what} divided among {number} GPUs, layers gathered as they compute"
-    settled = ("stored",) if setup.is_lora else ("stored", "optimizer")
+    settled = ("stored",) if setup.is_lora else ("stored", "optimizer", "state")
     if number == now:
         return [Lever(fields, values, why, settled)]
     rows = setup.micro_batch * setup.accumulation

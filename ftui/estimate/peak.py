@@ -130,7 +130,7 @@ class _WidePoints:
         return self._point(
             "forward", self._head_work(self.tokens, is_training=True), gradients=waiting,
             activations=self._saved(kept) + self._ends(), gathered=self.placement.gathered("forward"),
-            weights=self._narrow_copies() + self._copied(kept) + self.gathered,
+            weights=self._copies_at_head() + self._copied(kept) + self.gathered,
         )  # fmt: skip
 
     def _kept(self) -> list[LayerBytes]:
@@ -211,6 +211,15 @@ class _WidePoints:
         matrices = sum(size for name, size in own if self._is_matrix(name))
         return self.c * (matrices + self.trained.num_adapter)
 
+    def _copies_at_head(self) -> float:
+        """Those that are there at the end of the forward pass. Divided weights are cast anew in each use
+        (engine/models/model_parts.py): only what layers keep for their backward pass stays."""
+        kept = 1 - self.setup.share_forgotten if self._casts_anew() else 1
+        return self._head_copy() + (self._narrow_copies() - self._head_copy()) * kept
+
+    def _casts_anew(self) -> bool:
+        return self.setup.method == "full" and self.setup.shard != "none"
+
     def _is_matrix(self, name: str) -> bool:
         shape = self.setup.shape
         if name == f"{shape.embeddings}.weight":
@@ -286,6 +295,7 @@ class _WidePoints:
         stream = self.residual * setup.shape.hidden_size * tokens  # twice in a layer, once below the head
         head = self._head_copy()
         copies, work = self._narrow_copies() - head, self._head_work(tokens, is_training=False)
+        copies /= len(self.layers) if self._casts_anew() else 1
         if sum(work.values()) + head > widest + stream:
             gathered = self.placement.gathered("evaluation")
             return self._point("evaluation", work, activations=stream, weights=copies + head, gathered=gathered)
@@ -308,7 +318,7 @@ class _WidePoints:
         activations = max(held(rows.prompt_tokens, rows.prompt_tokens), held(longest, 1))
         fixed = max((layer.fixed for layer in self.layers), default=0)
         logits = 2 * FP32 * at_once * shape.vocab_size
-        copies = self._narrow_copies()
+        copies = self._narrow_copies() / (len(self.layers) if self._casts_anew() else 1)
         gathered = self.placement.gathered("evaluation", 0)
         return self._point(
             "evaluation", logits=logits, activations=activations + fixed, weights=copies, gathered=gathered

@@ -7,6 +7,7 @@ import pytest
 
 from ftui.estimate import closed_form, timing
 from ftui.estimate.api import Known, estimate, setup_for, suggestions
+from ftui.estimate.fit import find_cheapest
 from ftui.estimate.placement.rank_share import BUCKET_BYTES
 from ftui.estimate.result import FIT, usable
 from ftui.estimate.setup import TrainingSetup
@@ -118,3 +119,16 @@ def test_the_other_cards_of_a_machine_are_proposed() -> None:
         first.values[("train", "per_device_train_batch_size")] * first.values[("train", "gradient_accumulation_steps")]
     )
     assert 4 * rows == 8 and first.slower is not None and first.slower < 0
+
+
+def test_a_model_of_which_all_is_trained_is_divided_among_the_cards() -> None:
+    """In bf16 a weight of 4 bytes is cast as its layer computes: with checkpointing the 2 bytes do not stay."""
+    full = replace(setup(64, "h100"), method="full", trained=4, storage=4)
+    divided = replace(full, shard="all")
+    number, cards = 70_553_706_496, 64
+    weights, kept = (
+        closed_form.memory(replace(divided, checkpointing=every)).breakdown["weights"] for every in (1, None)
+    )
+    assert weights < 4 * number // cards + 6 * 4 * (LINEAR + HEAD) < 2 * number * 0.9 < kept - weights
+    assert find_cheapest(full)[0].values == {("hardware", "shard"): "all"}
+    assert closed_form.host_memory(divided) < cards * 8 * GiB < closed_form.host_memory(full) / 10

@@ -176,4 +176,7 @@ def _number(size: float) -> str:
 
 
 def _fine(size: float) -> str:
-    return f"{size / GiB:.2f} GiB" if size >= GiB / 10 else f"{size / MiB:.0f} MiB"
+    if size < GiB / 10:
+        return f"{size / MiB:.0f} MiB"
+    value = size / GiB
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} GiB"  # 8 columns, with a space before them

@@ -135,6 +135,16 @@ def test_the_line_says_how_its_rows_are_known(rows: str, mark: str) -> None:
     assert ("tokens each" in facts or "bytes a token" in facts) == bool(mark)
 
 
+@pytest.mark.parametrize(
+    ("size", "words"), [(0.3, "0.30"), (9.994, "9.99"), (9.996, "10.0"), (99.96, "100"), (526, "526")]
+)
+def test_a_part_of_any_size_stands_apart_from_its_name(size: float, words: str) -> None:
+    memory = Memory(**{**vars(MEMORY), "breakdown": {"fragmentation": int(size * GiB)}})
+    on_card = CardEstimate(find_card("h100"), Estimate(**{**vars(ESTIMATE), "memory": memory}))
+    lines = ["".join(part for part, _ in line) for line in breakdown(Frame(48, 40, UNICODE), on_card)]
+    assert any(line.split()[:3] == ["fragmentation", words, "GiB"] for line in lines)
+
+
 def test_any_text_is_drawn() -> None:
     """What is no TOML too: colours never fail, and no character is lost."""
     text = 'a = """x\n[b] # "\n""" # c\nd=[1, 2.5e-3, true, "]#", \'x\']\n= = =\n\x1b[2J\n"unclosed\n[x'
