@@ -125,6 +125,11 @@ def _adapter_of(run: Run) -> Mapping[str, object]:
 
 ROWS = "Rows to evaluate on (a file)"
 WHERE = "Where to: hub:OWNER/NAME, a folder, or command:rclone copy {folder} remote:x"
+GGUF_KINDS: "dict[Kind, str]" = {
+    "f16": "a file for llama.cpp, Ollama, LM Studio", "bf16": "the same, stored in bfloat16",
+    "q8_0": "in 8 bits: about half of f16", "q6_k": "in about 6.5 bits; needs finetune-tui[gguf]", "q5_k_m": "in about 5.5 bits; the same",
+    "q4_k_m": "in about 5 bits, a third of f16; the same",
+}  # fmt: skip
 CHOICES = [
     AfterChoice("evaluate", "evaluate", "losses and answers on rows of a file", _evaluate, ROWS, _own_rows, _file),
     AfterChoice(
@@ -143,9 +148,7 @@ CHOICES = [
         "merge", "merge into original", "into the files of the base, which are not quantised",
         partial(_merge, into="original"), fits=_is_quantised,
     ),
-    AfterChoice("export", "GGUF f16", "a file for llama.cpp, Ollama, LM Studio", _export),
-    AfterChoice("export", "GGUF bf16", "the same, stored in bfloat16", partial(_export, kind="bf16")),
-    AfterChoice("export", "GGUF q8_0", "in 8 bits: about half of f16", partial(_export, kind="q8_0")),
+    *(AfterChoice("export", f"GGUF {kind}", words, partial(_export, kind=kind)) for kind, words in GGUF_KINDS.items()),
     AfterChoice(
         "export", "GGUF of the adapter", "for the GGUF file of its base", partial(_export, alone=True),
         fits=_has_adapter,

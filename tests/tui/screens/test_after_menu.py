@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from textual.widgets import Input
 
 from ftui.errors import FtuiError, UsageError
+from ftui.helper.gguf_facts import Kind
 from ftui.launch.long_job import LongJob
 from ftui.runs.run_folder import Run
 from ftui.tui.screens.checkpoints import CheckpointsScreen
@@ -130,7 +132,8 @@ def test_enter_twice_at_once_chooses_once(run: Run, planned: list[tuple[str, str
 def test_what_means_nothing_for_a_run_is_not_offered(adapter: str, kinds: set[str], run: Run) -> None:
     run.profile.write_text(f"[adapter]\n{adapter}\n")
     names = {choice.name for choice in choices_for(Weights(run))}
-    assert names & {"merge", "merge into original", "GGUF of the adapter"} == kinds and "GGUF f16" in names
+    assert names & {"merge", "merge into original", "GGUF of the adapter"} == kinds
+    assert {f"GGUF {kind}" for kind in get_args(Kind)} <= names
 
 
 @pytest.mark.slow
