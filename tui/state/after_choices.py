@@ -126,10 +126,13 @@ def _adapter_of(run: Run) -> Mapping[str, object]:
 ROWS = "Rows to evaluate on (a file)"
 WHERE = "Where to: hub:OWNER/NAME, a folder, or command:rclone copy {folder} remote:x"
 GGUF_KINDS: "dict[Kind, str]" = {
-    "f16": "a file for llama.cpp, Ollama, LM Studio", "bf16": "the same, stored in bfloat16",
-    "q8_0": "in 8 bits: about half of f16", "q6_k": "in about 6.5 bits; needs finetune-tui[gguf]", "q5_k_m": "in about 5.5 bits; the same",
+    "f16": "a file for llama.cpp, Ollama, LM Studio",
+    "bf16": "the same, stored in bfloat16",
+    "q8_0": "in 8 bits: about half of f16",
+    "q6_k": "in about 6.5 bits; needs finetune-tui[gguf]",
+    "q5_k_m": "in about 5.5 bits; the same",
     "q4_k_m": "in about 5 bits, a third of f16; the same",
-}  # fmt: skip
+}
 CHOICES = [
     AfterChoice("evaluate", "evaluate", "losses and answers on rows of a file", _evaluate, ROWS, _own_rows, _file),
     AfterChoice(
