@@ -82,8 +82,9 @@ resources:
 envs:
   FTUI_RUNS: {runs}
 # Mount one volume that all nodes share where profile, rows and FTUI_RUNS are (file_mounts or volumes).
+# Put a clone of ftui there, too, and its folder here.
 setup: |
-  pip install finetune-tui
+  cd /path/to/ftui && pip install -c constraints.txt .
 run: |
   {command}
 """

@@ -91,7 +91,7 @@ class TrainSection(Section):
 
     activation_offload: bool = conduct(False)
     """Keep in host memory what layers store for the backward pass (with activation_checkpointing: their inputs). The
-    losses stay the same; each byte goes to the host and comes back once a step."""
+    losses stay the same; each byte goes to the host and comes back once a micro-batch."""
 
     torch_compile: bool = weights(False)
     """Compile the layers for training: slower start, faster steps. Needs a C++ compiler; a resume is not EXACT."""

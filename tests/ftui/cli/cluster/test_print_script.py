@@ -47,6 +47,7 @@ def test_a_task_for_skypilot() -> None:
         2, {"accelerators": "H100:4"}, {"FTUI_RUNS": "/shared/runs"},
     )  # fmt: skip
     assert shlex.split(task["run"]) == shlex.split(COMMAND)
+    assert "constraints.txt" in task["setup"], "it is on no package index"
 
 
 def test_the_command_of_ftui(capsys: pytest.CaptureFixture[str]) -> None:
