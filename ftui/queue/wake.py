@@ -15,10 +15,16 @@ def wake_dispatchers() -> None:
     """Look at every queue that is known here.
 
     Raises:
-        DiskError: a queue cannot be read, or no dispatcher started for it.
+        OSError: a queue cannot be read, or no dispatcher started for it; the others have been looked at.
     """
+    problem: OSError | None = None
     for files in all_queues():
-        wake(files)
+        try:
+            wake(files)
+        except OSError as error:
+            problem = problem or error
+    if problem is not None:
+        raise problem
 
 
 def wake(files: QueueFiles) -> "subprocess.Popen[bytes] | None":

@@ -33,6 +33,9 @@ LISTENER = "FTUI_LISTENER"
 KEEPER = "FTUI_KEEPER"
 """The process that a rank of another node ends with: nobody else would end it."""
 
+SECRET_VARIABLE = "FTUI_NODE_SECRET"
+"""What supervisor and keepers prove each other that they know, for those who name it themselves."""
+
 LOST_RANK = 75
 """The exit code of a rank that ends because another one is gone; it never stands for the attempt."""
 
@@ -190,9 +193,10 @@ def rank_environment(
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's environment without the switches that change what accelerate does, and without the place of a rank
-    (some pods come with one for all their processes)."""
-    return {n: value for n, value in os.environ.items() if not n.startswith("ACCELERATE_") and n not in PLACE}
+    """This process's environment without the switches that change what accelerate does, without the place of a rank
+    (some pods come with one for all their processes), and without the secret of the nodes, which is nothing to it."""
+    own = (*PLACE, SECRET_VARIABLE)
+    return {n: value for n, value in os.environ.items() if not n.startswith("ACCELERATE_") and n not in own}
 
 
 def signal_name(number: int) -> str:

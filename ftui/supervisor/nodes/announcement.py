@@ -14,9 +14,9 @@ import msgspec
 from ftui import __version__
 from ftui.errors import UsageError
 from ftui.runs.run_folder import Run
+from ftui.supervisor.engine_process import SECRET_VARIABLE
 from ftui.system.files import DAMAGED, read_json, replace_file
 
-SECRET_VARIABLE = "FTUI_NODE_SECRET"
 FEWEST_CHARACTERS = 16
 
 
