@@ -66,6 +66,7 @@ def load_shards(
     mesh = init_device_mesh(hardware.device.type, (ranks.size,))
     with blame(folder, "loaded"):
         reader = ShardReader(model, folder, mesh, hardware.device)
+        reader.fill_buffers(model)
         sharded_base = _shard(model, reader, mesh, ranks, has_head=not scores, keeps_layers=keeps_layers)
     if scores:
         make_score_head(model, folder, hardware)
@@ -213,11 +214,22 @@ class ShardReader:
                 missing.append(path)
             else:
                 self._places[id(weight)] = file_of[found[0]], found[0], weight
+        for path, buffer in model.named_buffers():
+            if path in of_weight:
+                self._places[id(buffer)] = file_of[of_weight[path][0]], of_weight[path][0], buffer
         if missing := [path for path in missing if not path.startswith(f"{SCORE_HEAD}.")]:
             raise ModelError(
                 f"The files in {folder} lack weights that could be read as they are: {', '.join(missing[:3])}.",
                 hint=f"Is it a language model, and did its download end? {WHOLE}",
             )
+
+    def fill_buffers(self, model: nn.Module) -> None:
+        """Read the numbers of a model that are no weights and yet in its files (gemma4's `layer_scalar`)."""
+        for buffer in model.buffers():
+            if self.has(buffer):
+                file, name, _ = self._places[id(buffer)]
+                with safe_open(file, "pt") as tensors:
+                    buffer.copy_(tensors.get_tensor(name))
 
     def has(self, weight: Tensor) -> bool:
         """Whether the files have it."""

@@ -38,6 +38,7 @@ def load_packed(
     model.requires_grad_(False)
     with blame(folder, "loaded"):
         reader = ShardReader(model, folder, None, hardware.device)
+        reader.fill_buffers(model)
         for module in model.modules():
             for name, weight in module._parameters.items():
                 if weight is None or not weight.is_meta or not reader.has(weight):

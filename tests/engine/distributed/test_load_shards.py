@@ -42,6 +42,8 @@ SIZES: dict[str, Any] = {
     "num_key_value_heads": 2, "max_position_embeddings": 64,
 }  # fmt: skip
 
+GEMMA4 = {"head_dim": 16, "global_head_dim": 16, "vocab_size_per_layer_input": 301, "hidden_size_per_layer_input": 8}
+
 
 @contextmanager
 def rank_of(rank: int, size: int) -> Iterator[ProcessGroup]:
@@ -67,6 +69,9 @@ def only_rank() -> Iterator[ProcessGroup]:
 def save_model(folder: Path, kind: str, **more: Any) -> Path:
     torch.manual_seed(3)
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **SIZES | more), dtype=torch.float32)
+    for name, buffer in model.named_buffers():
+        if name.endswith("layer_scalar"):  # of gemma4: a trained number that is no parameter
+            buffer.fill_(0.5)
     model.save_pretrained(folder / kind, max_shard_size="100KB")
     return folder / kind
 
@@ -87,6 +92,7 @@ def contents(model: Any) -> dict[str, torch.Tensor]:
         ("llama", "lora", "fp32", 2, {"tie_word_embeddings": True}),
         ("qwen2", "lora", "bf16", 3, {}),
         ("gpt2", "lora", "fp32", 2, {}),
+        ("gemma4_text", "lora", "fp32", 2, GEMMA4),
         ("qwen2", "qlora", "bf16", 2, {}),
         ("llama", "qlora", "fp32", 3, {"intermediate_size": 72}),
     ],
