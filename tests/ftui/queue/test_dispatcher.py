@@ -28,7 +28,7 @@ from ftui.runs.events import EngineStarted
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.runs.state import RunState
 from ftui.runs.status import Status, read_status
-from ftui.system.files import Lock, try_lock
+from ftui.system.files import Lock, UnsafePathError, try_lock
 from ftui.system.process_id import Identity, this_process
 from tests.support.stand_in_queue import CARDS, COMMAND, driver
 
@@ -240,3 +240,22 @@ def test_a_volume_that_is_away_for_a_while_does_not_end_the_dispatcher(
     assert dispatching.main([str(files.root)]) == 0
     assert capsys.readouterr().err.count("away") == 1
     assert "SLURM_NODEID" not in os.environ, "its runs are of one machine, whoever started it"
+
+
+def test_a_queue_that_cannot_be_read_keeps_no_other_from_its_dispatcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues = [QueueFiles(tmp_path / name) for name in ("planted", "mine")]
+    queues[0].root.mkdir()
+    queues[0].journal.mkdir()
+    seen: list[QueueFiles] = []
+
+    def look(files: QueueFiles) -> None:
+        seen.append(files)
+        files.read()
+
+    monkeypatch.setattr(waking, "all_queues", lambda: queues)
+    monkeypatch.setattr(waking, "wake", look)
+    with pytest.raises(UnsafePathError, match="planted"):
+        waking.wake_dispatchers()
+    assert seen == queues

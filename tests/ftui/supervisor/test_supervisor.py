@@ -118,9 +118,11 @@ def test_the_real_engine_is_a_module_of_this_python(run: Run) -> None:
 
 def test_an_engine_that_ends_by_itself(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "bf16")
+    monkeypatch.setenv("FTUI_NODE_SECRET", "nothing to an engine")
     code = (
         "import os, sys; print('out', flush=True); print('err', file=sys.stderr);"
-        "print(os.environ['FTUI_ATTEMPT'], len(os.environ['FTUI_TOKEN']), 'ACCELERATE_MIXED_PRECISION' in os.environ);"
+        "print(os.environ['FTUI_ATTEMPT'], len(os.environ['FTUI_TOKEN']),"
+        "      {'ACCELERATE_MIXED_PRECISION', 'FTUI_NODE_SECRET'} & {*os.environ});"
         "print(os.getpgrp() == os.getpid(), os.getcwd(), sys.stdin.read() == ''); sys.exit(31)"
     )
     supervise(run, engine(code))
@@ -128,7 +130,7 @@ def test_an_engine_that_ends_by_itself(run: Run, monkeypatch: pytest.MonkeyPatch
     assert isinstance(started, EngineStarted) and isinstance(ended, EngineEnded)
     assert (ended.code, ended.signal, ended.attempt) == (31, None, 1)
     assert started.token == ended.token and len(ended.token) == 16
-    assert {"out", "err", "1 16 False", f"True {run.folder} True"} == set(ended.last_lines)
+    assert {"out", "err", "1 16 set()", f"True {run.folder} True"} == set(ended.last_lines)
     assert run.engine_log.read_text().count("\n") == 4
     assert run.engine_log.stat().st_mode & 0o777 == 0o600
 
