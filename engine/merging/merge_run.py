@@ -41,7 +41,7 @@ from ..models.special_tokens import fit_embeddings
 from ..services.profile_text import given_profile
 from ..services.progress import Progress
 from ..system.environment import versions
-from ..system.memory import spare_host_bytes
+from ..system.memory import return_large_blocks, spare_host_bytes
 from .adapter_merge import AdapterMerge
 from .certificate import Measured, choose_rows, compare, measure, release
 from .dequantise import compute_in_floats
@@ -95,9 +95,10 @@ class Merge:
 
         Raises:
             ModelError: the result is not what was trained: nothing is published.
-        UsageError: something else is at its place.
+            UsageError: something else is at its place.
             DiskError: the disk is full, or fails.
         """
+        return_large_blocks()
         manifest = self._new_manifest()
         check_export(self._target, self._choice.mark, replaces=self._choice.replaces)
         expected = self._measure("measuring base and adapter", self._load_adapted)

@@ -100,6 +100,19 @@ def return_freed_memory() -> None:
         trim(0)
 
 
+M_MMAP_THRESHOLD, LARGE = -3, 1 << 20  # malloc.h of glibc; bytes
+
+
+def return_large_blocks() -> None:
+    """From now on, return to the system what is freed on the host in blocks of 1 MiB and more, in this process.
+
+    Else glibc raises that limit to 32 MiB as such blocks are freed, and keeps them: a model of 402 MB with DoRA, which
+    makes whole matrices in each layer, took 880 to 977 MB, and takes 600. A pass costs 2 to 4 % more time on a CPU.
+    """
+    if set_option := getattr(ctypes.CDLL(None), "mallopt", None):
+        set_option(M_MMAP_THRESHOLD, LARGE)
+
+
 def release_cached_memory(device: torch.device) -> None:
     """Return cached blocks to the device, so that blocks of another size fit."""
     gc.collect()
