@@ -75,8 +75,15 @@ def fetch_dataset(
         )
     chosen = choose_split(name, split, [str(key) for key in builder.info.splits or {}], evaluation=evaluation)
     table = builder.as_dataset(split=chosen)
+    return HubRows(name, str(builder.config.name), chosen, there, *_without_media(name, table))
+
+
+def _without_media(name: str, table: Any) -> tuple[Any, tuple[str, ...]]:
+    """The table without its columns of pictures and sound, and their names."""
     media = tuple(key for key, feature in table.features.items() if type(feature).__name__ in MEDIA)
-    return HubRows(name, str(builder.config.name), chosen, there, table.remove_columns(list(media)), media)
+    if media and len(media) == len(table.features):  # a table without columns has no rows
+        raise DataError(f"{name} holds images, audio or video alone ({', '.join(media)}): only text can be trained on.")
+    return table.remove_columns(list(media)), media
 
 
 def _find_commit(name: str, revision: str | None) -> str | None:
