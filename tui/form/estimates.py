@@ -136,4 +136,4 @@ def _choice(change: Change, values: Mapping[Key, Any]) -> Choice:
         speed = f", {abs(change.slower):.0%} {'slower' if change.slower > 0 else 'faster'}"
     words = f"~{units.size(change.memory.process)} {VERDICT_WORDS[change.verdict]}{speed}"
     keys = ", ".join(f"{'.'.join(key)} = {format_value(value)}" for key, value in values.items())
-    return Choice(name, words, dict(values), (keys, f"memory {BASES[change.memory.basis]}", *change.reasons))
+    return Choice(name, words, dict(values), (f"memory {BASES[change.memory.basis]}", keys, *change.reasons))
