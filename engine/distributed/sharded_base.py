@@ -1,9 +1,9 @@
 """A model of which each rank holds its own rows of every large tensor (`hardware.shard`).
 
 A decoder layer is gathered as it computes and let go of afterwards, forward and backward (torch's `fully_shard`);
-embeddings and head are gathered in each use. Beside a frozen base the adapter, norms outside the layers and constants of
-quantisation are whole on every rank, so that gradients, optimizer and checkpoints are those of an unsharded run. In
-full fine-tuning all weights, their gradients and the optimizer's state are divided.
+embeddings and head are gathered in each use. Beside a frozen base the adapter, norms outside the layers and
+constants of quantisation are whole on every rank, so that gradients, optimizer and checkpoints are those of an
+unsharded run. In full fine-tuning all weights, their gradients and the optimizer's state are divided.
 
 To gather a tensor takes all ranks. Where only rank 0 computes (evaluations, samples, chats), each of its passes is
 ordered on the others, who run one over a single token at the same time: `Action.FORWARD`. Where all compute, the ranks
