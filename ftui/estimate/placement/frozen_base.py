@@ -82,7 +82,7 @@ class BasePlacement:
         if self.way == "divided":
             every = [*(rows for layer in self.base.layers for rows in layer), *self.base.ends]
             return sum(rows.size - rows.share(self.num_processes) for rows in every)
-        return sum(self.base.layer_bytes) if self.way == "offloaded" and not self.shares_memory else 0
+        return self.on_host
 
     @property
     def on_host(self) -> int:
