@@ -192,6 +192,17 @@ def _on_mps(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction("adapter.load_in_8bit hardware.device", why, "Leave load_in_8bit out.")
 
 
+def _nodes(values: KnownValues) -> Iterator[ProfileFault]:
+    """Each node has as many processes; how many nodes a launcher has started is compared as the run starts."""
+    if not (values.is_known("hardware.nodes") and values.is_known("hardware.num_processes")):
+        return
+    nodes, number = values("hardware.nodes") or 1, values("hardware.num_processes")
+    if number % nodes:
+        why = f"num_processes = {number} cannot be shared by nodes = {nodes}"
+        fix = f"num_processes counts all nodes together: {nodes} x the GPUs of one."
+        yield contradiction("hardware.num_processes hardware.nodes", why, fix)
+
+
 def _sharding(values: KnownValues) -> Iterator[ProfileFault]:
     """What hardware.shard cannot do yet. What it takes the model to know is refused by engine/check_profile.py."""
     here = "hardware.shard"
@@ -258,5 +269,5 @@ def _are_known(values: KnownValues, *dotted: str) -> bool:
 
 CHECKS = (
     _one_end, _curriculum, _scheduler_takes, _scheduler_needs, _scheduler_falls, _optimizer, _checkpointed,
-    _wants_evaluations, _best_needs_evaluations, _metric, _generates, _on_mps, _sharding, _flash_attention,
+    _wants_evaluations, _best_needs_evaluations, _metric, _generates, _on_mps, _nodes, _sharding, _flash_attention,
 )  # fmt: skip

@@ -84,6 +84,8 @@ CONTRADICTIONS = (
         "data.packing = true\nmodel.attn_implementation = 'flash_attention_2'\ntrain.precision = 'fp32'",
         ("packed rows would then attend to each other",),
     ),
+    ("hardware.nodes = 3\nhardware.num_processes = 2", ("num_processes = 2 cannot be shared by nodes = 3",)),
+    ("hardware.nodes = 2", ("num_processes = 1 cannot be shared by nodes = 2",)),
     ("hardware.shard = 'all'", ("set num_processes to 2 or more",)),
     ("hardware.shard = 'state'\nhardware.num_processes = 2", ("is for full fine-tuning",)),
     (
