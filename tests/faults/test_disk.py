@@ -43,8 +43,10 @@ class Disk:
         assert result.returncode == 0, result.stdout + result.stderr
 
     def wait_until_held(self) -> dict[str, Any]:
-        wait_until(lambda: read_status(self.run).state.phase == "held")
-        return status(self.bench, "faulty")
+        wait_until(lambda: read_status(self.run).state.phase in ("held", "finished", "parked", "failed"))
+        answer = status(self.bench, "faulty")
+        assert answer["state"]["phase"] == "held", (answer["state"], tail_of(self.run))
+        return answer
 
     def is_parked(self, *words: str) -> dict[str, bytes]:
         """See that the attempt ends parked, in one of these words; returns the files of all its checkpoints."""
@@ -97,7 +99,7 @@ def contents(run: Run) -> dict[str, bytes]:
 
 def test_a_full_disk_is_waited_for(disk: Disk, reference: Run) -> None:
     """The run holds, says what could go, goes on by itself, and is the same run in the end."""
-    disk.start(FILL_AT="19,79")  # three steps after a save: what it lets go is gone before the disk is full
+    disk.start(FILL_AT="19,79")
     held = disk.wait_until_held()
     before, reached = contents(disk.run), len(steps(disk.run))
     assert before

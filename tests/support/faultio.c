@@ -11,7 +11,8 @@
  *     strike does: an error that such an operation may have, half of a write of several bytes.
  *
  * For whole programs, from outside, under the folder $FAULTIO_FOLDER:
- *   $FAULTIO_FULL        while the file of this name exists, the disk is full (ENOSPC) but for what this process deletes
+ *   $FAULTIO_FULL        while the file of this name exists, the disk is full (ENOSPC), as if others took what is let go
+ *                        of it: room is only what this process frees of the reserve, or what it wrote since and deletes
  *   $FAULTIO_FILL_AT     numbers, `20,30`: this process makes that file at its n-th write to metrics.jsonl
  *   $FAULTIO_NO_FLOCK    no flock (ENOLCK)
  *   $FAULTIO_NO_RENAME   folders cannot be renamed (ENOSYS)
@@ -44,7 +45,7 @@ static int how, error_number, sticky;
 static const char *outer, *full_flag, *fill_at;
 static long metrics_written;
 static int no_flock, no_rename, no_fsync;
-static long room; /* bytes that this process has deleted since the disk was full */
+static long room, most_room; /* bytes that a full disk still takes from this process; at most what the reserve freed */
 
 __attribute__((constructor)) static void look_outside(void) {
     outer = getenv("FAULTIO_FOLDER");
@@ -174,6 +175,15 @@ static ssize_t lie(int fd, const char *bytes, size_t size) {
     return (ssize_t)size;
 }
 
+/* A checkpoint may be deleted a step before the disk is full or a step after: it makes no room, or one run would be
+ * held and the next one not. */
+static void made_free(const char *path, long size) {
+    static const char name[] = "/.reserve";
+    size_t length = strlen(path), own = sizeof name - 1;
+    if (length >= own && strcmp(path + length - own, name) == 0) most_room += size;
+    room = room + size < most_room ? room + size : most_room;
+}
+
 /* A run takes a step in some milliseconds: nobody else would be in time. Each number counts once, for all attempts. */
 static void fill_where_due(int fd) {
     static const char name[] = "/metrics.jsonl";
@@ -188,6 +198,7 @@ static void fill_where_due(int fd) {
     int first = NEXT(open)(once, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     if (first < 0) return;
     close(first);
+    room = most_room = 0;
     close(NEXT(open)(full_flag, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 }
 
@@ -233,10 +244,11 @@ int fsync(int fd) {
 
 int ftruncate64(int fd, off64_t size) {
     struct stat64 at;
+    char path[4096];
     int grows = fstat64(fd, &at) == 0 && size > at.st_size;
     if (grows && outside_full_fd(fd) && taken((size_t)(size - at.st_size)) < (size_t)(size - at.st_size))
         return refuse(ENOSPC);
-    if (!grows && outside_full_fd(fd)) room += at.st_size - size;
+    if (!grows && outside_full_fd(fd) && name_of(fd, path, sizeof path)) made_free(path, at.st_size - size);
     if (inside_fd(fd) && judge(grows ? GROW : CUT, 0) == REFUSE) return -1;
     return NEXT(ftruncate64)(fd, size);
 }
@@ -276,16 +288,17 @@ int mkdir(const char *path, mode_t mode) {
 
 int unlink(const char *path) {
     struct stat64 at;
-    if (outside_full(path) && lstat64(path, &at) == 0 && S_ISREG(at.st_mode)) room += at.st_size;
+    if (outside_full(path) && lstat64(path, &at) == 0 && S_ISREG(at.st_mode)) made_free(path, at.st_size);
     if (inside(path) && judge(REMOVE, 0) == REFUSE) return -1;
     return NEXT(unlink)(path);
 }
 
 int unlinkat(int fd, const char *path, int flags) {
     struct stat64 at;
+    char full[8192];
     if ((outside_full(path) || outside_full_fd(fd)) && !(flags & AT_REMOVEDIR) &&
         fstatat64(fd, path, &at, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(at.st_mode))
-        room += at.st_size;
+        made_free(full_name(fd, path, full, sizeof full), at.st_size);
     if ((inside(path) || inside_fd(fd)) && judge(REMOVE, 0) == REFUSE) return -1;
     return NEXT(unlinkat)(fd, path, flags);
 }
