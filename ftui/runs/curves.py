@@ -7,7 +7,7 @@ curves.json is missing, damaged or does not fit. However they came about, the cu
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
@@ -123,8 +123,16 @@ def values_of(record: Step) -> Iterator[tuple[str, float | None]]:
 class CurveReader:
     """Keeps `curves` up with metrics.jsonl, a piece at a time; they are whole whenever `advance` has nothing to do."""
 
-    def __init__(self, run: Run, *, afresh: bool = False) -> None:
+    def __init__(
+        self,
+        run: Run,
+        *,
+        afresh: bool = False,
+        values: Callable[[Step], Iterator[tuple[str, float | None]]] = values_of,
+    ) -> None:
+        """`afresh` reads the whole file, as must be done where `values` are others than those of curves.json."""
         self._run = run
+        self._values = values
         self.curves = Curves() if afresh else read_stored_curves(run)
         self.has_changed = False
         self._tail = Tail(run.metrics, self.curves.offset)
@@ -172,7 +180,7 @@ class CurveReader:
         if (record.attempt, record.token) != (newest.attempt, newest.token) or record.step <= newest.last_step:
             return  # of a writer that another one has replaced
         newest.last_step = record.step
-        for name, value in values_of(record):
+        for name, value in self._values(record):
             series = newest.series.get(name)
             if series is None:
                 series = newest.series[name] = Series()

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ftui import units
+from ftui.reports.ticks import exponential
 from ftui.runs.state import RunState, disk_trouble, phase_word
 from ftui.runs.status import Status
 
@@ -66,8 +67,7 @@ def rate(value: float | None) -> str:
     """A learning rate: `4.6e-5`; `-` where it is not known."""
     if value is None:
         return "-"
-    mantissa, _, exponent = f"{value:.1e}".partition("e")
-    return "0" if value == 0 else f"{mantissa}e{int(exponent)}"
+    return exponential(value)
 
 
 def loss(value: float | None, *, finite: bool = True) -> str:

@@ -3,10 +3,9 @@
 import msgspec
 
 from ftui.errors import UsageError
+from ftui.reports.smoothing import Stretch, part_of, stretches
 from ftui.runs.curves import read_stored_curves
 from ftui.runs.run_folder import Run, find_parent
-
-from ..drawing.charts.smoothing import Stretch, part_of, stretches
 
 MOST_GENERATIONS = 16
 

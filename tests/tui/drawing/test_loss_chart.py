@@ -9,11 +9,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from ftui.reports.smoothing import SMOOTHINGS, smooth, stretches, with_fine
+from ftui.reports.ticks import number_label, step_label
 from ftui.runs.curves import AttemptCurves, Curves, Series
 from ftui.runs.events import StageBegan
 from ftui.runs.run_folder import Run
 from ftui.runs.state import Evaluation, RunState, SavedCheckpoint
-from ftui.tui.drawing.charts.axes import number_label, step_label
 from ftui.tui.drawing.charts.braille import cells, stroke
 from ftui.tui.drawing.charts.loss_chart import (
     LEFT,
@@ -27,7 +28,6 @@ from ftui.tui.drawing.charts.loss_chart import (
     pan,
     zoom,
 )
-from ftui.tui.drawing.charts.smoothing import SMOOTHINGS, smooth, stretches, with_fine
 from ftui.tui.drawing.charts.spark import span_of
 from ftui.tui.render.glyphs import ASCII, BLOCK, UNICODE, Glyphs
 from ftui.tui.render.spans import Frame, Line, width_of

@@ -1,21 +1,18 @@
 """Axes: which steps and values a plot shows, and the round numbers on its edges."""
 
 import math
-from collections.abc import Iterator
 
 import msgspec
 
-from ..wording import rate
+from ftui.reports.ticks import EPSILON, LABEL, compact_number, number_label, round_numbers
+
 from .braille import DOTS_HIGH
 
 LEAST_SHARE = 1e-3  # of a value: a smaller range is drawn as the flat line it is
 LEAST_USED = 0.55  # of an axis; one that is used less is made anew
 LARGEST = 1e150  # what is beyond has no place on an axis that computes with floats
-ROUND = (1, 2, 2.5, 5, 10)
 GAP = 3  # rows between two numbers on an axis, at least
 OCTAVE = math.log10(2)
-LABEL = 6  # columns of a number at a value axis, one more at most
-EPSILON = 1e-9  # also what floats may be off by
 MOST_POWER = 300.0  # of ten, that a float still holds
 
 Tick = tuple[int, str]
@@ -89,12 +86,12 @@ def _log_axis(low: float, high: float, rows: int) -> Axis:
     bottom, per_row, size, between = _fitted(low, high, rows, powers, most=10)
     if high - low >= LEAST_USED * per_row * rows:
         there = _tick_rows(bottom, per_row, between, rows)
-        ticks = {row: _compact(10.0 ** (bottom + row * per_row)) for row in there}
+        ticks = {row: compact_number(10.0 ** (bottom + row * per_row)) for row in there}
         for factor in _factors_between(size, between):
             for row in range(there.start - between, rows, between):
                 at = row + round(math.log10(factor) / per_row)
                 if 0 <= at < rows:
-                    ticks[at] = _compact(factor * 10.0 ** (bottom + row * per_row))
+                    ticks[at] = compact_number(factor * 10.0 ** (bottom + row * per_row))
         if len(ticks) > 1:
             return Axis(bottom, per_row, rows, True, _distinct(tuple(sorted(ticks.items()))))
     bottom, per_row, _, _ = _fitted(low, high, rows, _tick_sizes(high - low, (1, 2, 2.5, 5)))
@@ -158,58 +155,3 @@ def _distinct(ticks: tuple[Tick, ...]) -> tuple[Tick, ...]:
         if len(label) <= LABEL + 1:
             rows.setdefault(label, row)
     return tuple((row, label) for label, row in rows.items())
-
-
-def round_numbers(low: float, high: float, most: int) -> tuple[list[float], float]:
-    """About `most` round numbers from `low` to `high`, and the distance between them."""
-    least = max(high - low, EPSILON) / max(1, most)
-    unit = 10.0 ** math.floor(math.log10(least))
-    size = next(size * unit for size in ROUND if size * unit >= least * (1 - EPSILON))
-    first = math.ceil(low / size - EPSILON)
-    return [(first + n) * size for n in range(int(high / size + EPSILON) - first + 1)], size
-
-
-def number_label(value: float, distance: float) -> str:
-    """A value at an axis whose numbers are that far apart, in few columns."""
-    if abs(value) < distance * EPSILON:
-        return f"{0:.{_decimals(distance)}f}" if _decimals(distance) < LABEL - 1 else "0"
-    if distance < 1000:
-        text = f"{value:.{_decimals(distance)}f}"
-        if len(text) <= LABEL and float(text):
-            return text
-    return _compact(value)
-
-
-def _decimals(distance: float) -> int:
-    """That tell such numbers apart: 0.25 takes one more than 0.2."""
-    exponent = math.floor(math.log10(distance) + EPSILON)
-    leading = distance / 10.0**exponent
-    return min(20, max(0, (abs(leading - round(leading)) > 0.01) - exponent))
-
-
-def _compact(value: float) -> str:
-    """`0.5`, `125k`, `1.2M`, `3e15`, `1e-5`."""
-    size = abs(value)
-    for limit, sign in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if limit <= size < 1e12:
-            return f"{value / limit:.4g}{sign}"
-    text = f"{value:.4g}"
-    return text if len(text) <= LABEL and "e" not in text else rate(value).replace(".0e", "e")
-
-
-def step_label(step: float, distance: float, last: float) -> str:
-    """A step at an axis up to `last` whose numbers are that far apart: `0`, `500`, `0.5k`, `12,340`."""
-    if step == 0:
-        return "0"
-    for limit, unit, sign in ((1e6, 1e6, "M"), (2e3, 1e3, "k")):
-        if last >= limit and distance >= unit / 10:
-            return f"{step / unit:g}{sign}"
-    return f"{step:,.0f}"
-
-
-def step_ticks(first: float, last: float, width: int) -> Iterator[tuple[float, str]]:
-    """Round steps between two, about one every sixteen columns."""
-    values, distance = round_numbers(first, last, max(2, width // 16))
-    whole = [value for value in values if abs(value - round(value)) < EPSILON]
-    for value in whole:
-        yield value, step_label(value, distance, last)

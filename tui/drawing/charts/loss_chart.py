@@ -6,19 +6,20 @@ import msgspec
 from msgspec.structs import replace
 
 from ftui.measures import MEASURES
+from ftui.reports.smoothing import SMOOTHINGS, smooth, stretches, with_fine
+from ftui.reports.ticks import LABEL
 from ftui.runs.curves import Curves
 from ftui.runs.state import RunState
 
 from ...render.spans import Frame, Line, right
 from ...state.history import History
 from ...state.origin import Origin
-from .axes import LABEL, Axis, Scale
+from .axes import Axis, Scale
 from .braille import DOTS_HIGH, DOTS_WIDE, Cells, cells, stroke
 from .loss_columns import Columns, View, columns_of, range_shown
 from .loss_marks import put_bad, put_evaluations, put_grid, put_labels, put_tip, put_verticals, step_axis
 from .loss_title import Standing, title
 from .plot import Plot
-from .smoothing import SMOOTHINGS, smooth, stretches, with_fine
 from .spark import span_of
 
 __all__ = ["ChartSettings", "Scale", "change_measure", "change_smoothing", "chart", "pan", "zoom"]

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from ftui.reports.smoothing import Stretch
+
 from .braille import DOTS_WIDE
-from .smoothing import Stretch
 
 MANY = 80  # stretches of steps, from which the highest values may be clipped
 CLIPPED = 0.025  # of the values

@@ -7,12 +7,13 @@ import math
 from collections.abc import Iterable, Set
 from itertools import pairwise
 
+from ftui.reports.ticks import step_ticks
 from ftui.runs.state import RunState
 
 from ...render.glyphs import Glyphs
 from ...render.spans import Line, joined
 from ...state.history import History
-from .axes import Axis, step_ticks
+from .axes import Axis
 from .braille import DOTS_HIGH, DOTS_WIDE, Cells
 from .loss_columns import Columns, View
 from .plot import Plot
