@@ -109,12 +109,14 @@ def _watch_for_sigterm(run: Run, events: EventWriter, control: Control) -> None:
 def run_engine(run: Run, events: EventWriter, control: Control) -> int:
     """Train, and turn whatever ends it into a record and an exit code. The one broad catch of the engine."""
     try:
-        from ftui.launch.open_run import check_moved_files
+        from ftui.launch.open_run import check_moved_files, check_node_files
         from ftui.profile.layers import resolve
 
         resolved, is_leader = resolve(run.profile), os.environ.get("RANK", "0") == "0"
         if is_leader:  # they may have been moved since a supervisor started the attempt before
             check_moved_files(resolved, "ftui", "resume", run.name)
+        else:
+            check_node_files(resolved)
         profile = resolved.profile
         events.set_phase("starting", "loading the libraries")
         with quick_imports():

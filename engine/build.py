@@ -1,6 +1,7 @@
 """The model of a profile, and all parts of a training put together around it."""
 
-from collections.abc import Callable, Sequence
+import socket
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ftui.profile.sections.preference import COMPARING_STAGES
 from ftui.profile.serialize import fingerprint
 
 from .checkpoints.reproducibility import Provenance, join_machines
+from .checkpoints.resume import MADE_FROM
 from .data.load_rows import LoadedData
 from .distributed.load_shards import check_adapter, check_can_shard, load_shards
 from .distributed.process_group import ProcessGroup, hide_ranks
@@ -131,6 +133,32 @@ def describe_provenance(
     model, once for a cache: rank 0 only."""
     fingerprints = {"profile": fingerprint(profile)} | fingerprint_inputs(data, cache, events.progress)
     return Provenance(fingerprints, join_machines(machines))
+
+
+def check_nodes_inputs(ranks: ProcessGroup, data: TrainingData, fingerprints: Mapping[str, str], cache: Path) -> None:
+    """See that every node has the base, adapter, tokenizer and rows of node 0, whose `fingerprints` are.
+
+    Raises:
+        FtuiError: a node has others.
+    """
+    if ranks.num_nodes == 1:
+        return
+    known = ranks.from_leader(lambda: dict(fingerprints))
+
+    def compare() -> None:
+        if ranks.is_leader or not ranks.is_first_of_node:
+            return
+        own = fingerprint_inputs(data, cache, lambda: None)
+        for name, value in own.items():
+            if value != known.get(name):
+                error, subject = MADE_FROM[name]
+                raise error(
+                    f"On {socket.gethostname()} (rank {ranks.rank}) {subject} is not what rank 0 has.",
+                    hint="Every node needs the same files at the same path; for a model of the hub, name one commit "
+                    "(model.revision).",
+                )
+
+    ranks.act_together(compare)
 
 
 def fingerprint_inputs(data: TrainingData | LoadedData, cache: Path, tick: Callable[[], None]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from ftui.system.process_id import this_process
 from ftui.system.user_folders import cache_folder
 from ftui.system.volume import check_room, probe, warnings
 
-from .build import assemble, build_model, describe_provenance
+from .build import assemble, build_model, check_nodes_inputs, describe_provenance
 from .check_profile import check_profile, find_config
 from .checkpoints.checkpoint import CheckpointManager
 from .checkpoints.export import export
@@ -72,7 +72,9 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
 
     events.set_phase("preparing", "reading the rows")
     warn = events.warn if checkpoints else None
-    data = ranks.leader_first(lambda: _check_and_prepare(pin_commit(run, profile), hardware, cache, report, warn))
+    revision = ranks.from_leader(lambda: pin_commit(run, profile).model.revision)
+    pinned = profile.model_copy(update={"model": profile.model.model_copy(update={"revision": revision})})
+    data = ranks.leader_first(lambda: _check_and_prepare(pinned, hardware, cache, report, warn))
     for warning in data.warnings:
         events.warn(warning)
     control.poll()
@@ -86,6 +88,7 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     if ranks.is_leader:
         provenance = describe_provenance(profile, data, machines, cache, events)
     fingerprints = provenance.fingerprints
+    check_nodes_inputs(ranks, data, fingerprints, cache)
     data = InitialModel(run, profile, parts, ranks, fingerprints, disk_wait, events, report).complete(data)
     if not checkpoints and (note := describe_reference(data.train)):
         events.note(note)

@@ -7,6 +7,7 @@ from ftui.runs import checkpoint_folders
 from ftui.runs.run_folder import Run
 from ftui.system.checked_write import Pieces
 
+from ..distributed.node_files import bring_checkpoint
 from ..distributed.process_group import Action, RankCommand
 from ..models.model_parts import ModelParts
 from ..models.weights import is_adapted, write_weights
@@ -65,6 +66,7 @@ def _choose_weights(
         problem = checkpoint_folders.fault(folder)
         if problem is None:
             checkpoints.ranks.order(RankCommand(Action.READ, best))
+            bring_checkpoint(checkpoints.ranks, run, best)
             read_own_weights(parts, folder)
             return best, state.best_loss
         events.warn(f"checkpoint-{best}, the best, is damaged ({problem}): final/ has the last weights")

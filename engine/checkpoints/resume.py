@@ -11,6 +11,7 @@ from ftui.runs.checkpoint_folders import Checkpoint, fault, read_manifest
 from ftui.runs.events import CheckpointRejected
 from ftui.runs.run_folder import Run
 
+from ..distributed.node_files import bring_checkpoint
 from ..distributed.process_group import Action, ProcessGroup, RankCommand
 from ..distributed.rank_state import gather_rank_states
 from ..models.model_parts import ModelParts
@@ -57,6 +58,7 @@ def resume(
     if checkpoint is None:
         allocate_state(parts.optimizer)
     else:
+        bring_checkpoint(ranks, run, checkpoint.step)
         differences = check_same(run, checkpoint, provenance.fingerprints)
         if is_fork(run, checkpoint):
             _restore_fork(parts, state, checkpoint, differences, plan)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ftui.errors import FtuiError, HardwareError, ProfileError, error_with
 from ftui.profile.schema import Profile
-from ftui.supervisor.engine_process import LISTENER, PLACE, RankLostError
+from ftui.supervisor.engine_process import LISTENER, OWN_FOLDER, PLACE, RankLostError
 
 from ..system.device import Hardware, num_nvidia_gpus
 from ..system.memory import first_line, is_out_of_memory
@@ -62,12 +62,25 @@ class ProcessGroup:
     """All processes of a run; by default one, for which every exchange costs nothing."""
 
     def __init__(
-        self, rank: int = 0, size: int = 1, store: Any = None, *, local_rank: int = 0, local_size: int = 0
-    ) -> None:
+        self, rank: int = 0, size: int = 1, store: Any = None, *, local_rank: int = 0, local_size: int = 0,
+        own_folders: Sequence[bool] = (),
+    ) -> None:  # fmt: skip
         self.rank = rank
         self.size = size
+        self.own_folders = own_folders or [False] * size
+        """By rank: whether it does not see rank 0's folder of the run."""
         self._local_rank, self._local_size = local_rank, local_size or size
         self._store = store
+
+    @property
+    def is_first_of_node(self) -> bool:
+        """Whether this is the first rank of its machine."""
+        return self._local_rank == 0
+
+    @property
+    def num_nodes(self) -> int:
+        """How many machines the ranks are on."""
+        return self.size // self._local_size
 
     @property
     def is_leader(self) -> bool:
@@ -95,7 +108,7 @@ class ProcessGroup:
         with _lost_rank_errors():
             lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
             dist.all_gather(lengths, torch.tensor([len(data)]))
-            longest = max(int(length) for length in lengths)
+            longest = max(1, *(int(length) for length in lengths))  # torch makes no tensor of no bytes
             padded = torch.frombuffer(bytearray(data.ljust(longest, b"\0")), dtype=torch.uint8)
             parts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
             dist.all_gather(parts, padded)
@@ -138,6 +151,11 @@ class ProcessGroup:
             with _lost_rank_errors():
                 dist.all_reduce(value)
 
+    def send(self, data: Tensor, source: int) -> None:
+        """Rank `source` sends a tensor of the host's memory, the others receive into theirs of the same shape."""
+        with _lost_rank_errors():
+            dist.broadcast(data, src=source)
+
     def leave_word(self, text: str) -> None:
         """Say why this rank ends, while rank 0 waits for it."""
         self._store.set(LAST_WORD, text)
@@ -156,9 +174,21 @@ class ProcessGroup:
             if now == turn:
                 result = act()
             if now < last_turn:
-                with _lost_rank_errors():
-                    dist.barrier()
+                self.wait_for_all()
         return result
+
+    def from_leader(self, find: Callable[[], T]) -> T:
+        """What rank 0 finds, a value of JSON, on every rank."""
+        if self.size == 1:
+            return find()
+        value: T = json.loads(self.gather(json.dumps(find()).encode() if self.is_leader else b"")[0])
+        return value
+
+    def wait_for_all(self) -> None:
+        """Go on once every rank has come here."""
+        if self.size > 1:
+            with _lost_rank_errors():
+                dist.barrier()
 
     def act_together(self, act: Callable[[], None]) -> None:
         """Every rank acts. An error (`FtuiError`) of one of them is raised on all: none waits for one that has left."""
@@ -264,7 +294,11 @@ def join(hardware: Hardware, profile: Profile) -> ProcessGroup:
             master_listen_fd=None if listener is None else int(listener),
         )  # fmt: skip
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    return ProcessGroup(rank, size, store, local_rank=int(os.environ.get("LOCAL_RANK", rank)), local_size=local_size)
+    local_rank = int(os.environ.get("LOCAL_RANK", rank))
+    group = ProcessGroup(rank, size, store, local_rank=local_rank, local_size=local_size)
+    if group.num_nodes > 1:
+        group.own_folders = [data == b"own" for data in group.gather(b"own" if os.environ.get(OWN_FOLDER) else b"")]
+    return group
 
 
 def _check_devices(hardware: Hardware, size: int, local_size: int, profile: Profile) -> None:

@@ -13,6 +13,7 @@ from ..system.train_state import TrainState
 from ..training.forward_backward import ForwardBackward, MemoryShortage
 from ..training.step import update_weights
 from .gather_shards import gather_one
+from .node_files import bring_checkpoint
 from .process_group import Action, ProcessGroup, RankCommand
 from .rank_state import encode_rank_state
 from .sharded_base import fill_up
@@ -30,7 +31,7 @@ def run_worker(run: Run, ranks: ProcessGroup, parts: ModelParts, passes: Forward
             case RankCommand(action=Action.RESTORE, number=0):
                 allocate_state(parts.optimizer)
             case RankCommand(action=Action.RESTORE, number=step):
-                checkpoint = Checkpoint(run.checkpoints / f"checkpoint-{step}", step)
+                checkpoint = Checkpoint(bring_checkpoint(ranks, run, step), step)
                 restore(parts, TrainState(), checkpoint, ranks.rank, seed)
             case RankCommand(action=Action.STEP):
                 if command.number != last:  # else memory ran out, and the step is taken again
@@ -47,8 +48,9 @@ def run_worker(run: Run, ranks: ProcessGroup, parts: ModelParts, passes: Forward
             case RankCommand(action=Action.DROP):
                 parts.optimizer.zero_grad(set_to_none=True)
             case RankCommand(action=Action.READ, number=step):
+                folder = bring_checkpoint(ranks, run, step)
                 if parts.base is not None and parts.base.is_trained:  # else the best weights are rank 0's to export
-                    read_own_weights(parts, run.checkpoints / f"checkpoint-{step}")
+                    read_own_weights(parts, folder)
             case RankCommand(action=Action.GATHER):
                 gather_one(parts, command.number)
             case RankCommand(action=Action.CHECK_FINITE):

@@ -24,6 +24,7 @@ from ftui.runs.run_folder import Run
 from ftui.supervisor.engine_process import RankLostError
 
 from ..data.load_rows import DataSplit, LoadedData, LogProbs
+from ..distributed.node_files import collect_parts, send_to_nodes
 from ..distributed.process_group import ProcessGroup
 from ..models.model_parts import ModelParts
 from ..planning.plan import Row
@@ -126,7 +127,13 @@ class InitialModel:
 
     def _share(self, wanted: Mapping[str, Measurement], place: Place) -> str:
         """Let all ranks have what was measured with this key; its hash."""
-        self.ranks.leader_first(lambda: self._join(wanted, place))
+        collect_parts(self.ranks, partial(part_path, place.path))
+        if self.ranks.is_leader:
+            self._join(wanted, place)
+        self.ranks.wait_for_all()
+        send_to_nodes(self.ranks, place.path)
+        if not self.ranks.is_leader:
+            self._join(wanted, place)
         digest = values_hash(_values_of(wanted))
         self.ranks.check_same(digest, f"the values in {place.path.name}")  # else they would not measure the same
         return digest

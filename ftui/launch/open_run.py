@@ -5,6 +5,7 @@ import os
 import secrets
 import shlex
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -179,6 +180,18 @@ def check_moved_files(resolved: ResolvedProfile, *command: str) -> None:
         what = "If it was moved" if len(resolved.missing_files) == 1 else "If they were moved"
         hint = f"{what}: {shlex.join(words)}\nPLACE is the folder where it is now. Other content is refused."
         raise ProfileError(error.message, hint=hint)
+
+
+def check_node_files(resolved: ResolvedProfile) -> None:
+    """As `check_files`, on a machine that is not the one the run was opened on.
+
+    Raises:
+        ProfileError: something is not there.
+    """
+    if resolved.missing_files:
+        error = profile_error(resolved.missing_files, resolved.path)
+        hint = "Every node needs the files of the profile at the same path, with the same content."
+        raise ProfileError(f"On {socket.gethostname()}: {error.message}", hint=hint)
 
 
 def _value_at(value: Any, key: Key) -> Any:

@@ -33,6 +33,9 @@ LISTENER = "FTUI_LISTENER"
 KEEPER = "FTUI_KEEPER"
 """The process that a rank of another node ends with: nobody else would end it."""
 
+OWN_FOLDER = "FTUI_OWN_FOLDER"
+"""Set for the ranks of a node that does not see node 0's folder of the run."""
+
 SECRET_VARIABLE = "FTUI_NODE_SECRET"
 """What supervisor and keepers prove each other that they know, for those who name it themselves."""
 
@@ -195,7 +198,7 @@ def rank_environment(
 def clean_environment() -> dict[str, str]:
     """This process's environment without the switches that change what accelerate does, without the place of a rank
     (some pods come with one for all their processes), and without the secret of the nodes, which is nothing to it."""
-    own = (*PLACE, SECRET_VARIABLE)
+    own = (*PLACE, SECRET_VARIABLE, OWN_FOLDER)
     return {n: value for n, value in os.environ.items() if not n.startswith("ACCELERATE_") and n not in own}
 
 

@@ -6,8 +6,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from ftui.profile.layers import resolve
 from ftui.runs.events import ControlApplied, EngineEnded, RunStarted, RunStopped
 from ftui.runs.journal import Tail
 from ftui.supervisor.engine_process import rank_environment
-from tests.support.bench import Workbench, bench_at, records
+from tests.support.bench import Workbench, bench_at, compare_answers, records
 from tests.support.driving import LONG, last, steps, wait_until
 from tests.support.sameness import same_runs
 from tests.support.zygote import Zygote, free_port, tail_of
@@ -89,6 +90,12 @@ def end(*processes: "subprocess.Popen[str]") -> list[tuple[int, str]]:
     return [(process.returncode, output) for process, output in zip(processes, outputs, strict=True)]
 
 
+def change_a_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+
+
 def kill_node(name: str) -> None:
     """As when the machine goes: everything in the namespace."""
     pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()
@@ -116,6 +123,60 @@ def test_two_nodes_are_one_bit_for_bit_and_a_killed_one_is_waited_for(nodes: Nod
     started = [r for r in records(run) if isinstance(r, RunStarted)]
     assert len(started) >= 2 and started[-1].reproducibility == "EXACT"
     same_runs(run, one)
+
+
+@pytest.mark.parametrize("stage", ["sft", "dpo"])
+def test_nodes_that_share_no_folder_are_one_bit_for_bit(
+    stage: str, nodes: Nodes, zygote: Zygote, request: pytest.FixtureRequest
+) -> None:
+    """Node 1 has its own folders; it dies once, and gets the checkpoint. What both measure is put together."""
+    if stage == "dpo" and not request.config.getoption("--trials"):
+        pytest.skip("with --trials only: twenty seconds")
+    keys = compare_answers(nodes.bench, "dpo") if stage == "dpo" else ()
+    options = [word for key in keys for word in ("--set", key)]
+    one, port, env = nodes.bench.run("one"), free_port(), nodes.bench.env | {"FTUI_CACHE": f"{nodes.bench.folder}/one"}
+    assert create(one, resolve(nodes.bench.profile("one"), overrides=(*TWO[1::2], *keys)))
+    ranks = [zygote.start(one, rank_environment(rank, 2, port, env)) for rank in range(2)]
+    assert [rank.wait() for rank in ranks] == [0, 0], tail_of(one)
+    reach = {"FTUI_NODE_SECRET": "s" * 32, "FTUI_NODE_PORT": "29544"}
+    far = reach | {name: str(nodes.bench.folder / "far" / name) for name in ("FTUI_RUNS", "FTUI_CACHE")}
+    leader, keeper = nodes.ftui(0, "two", *options, **reach), nodes.ftui(1, "two", *options, **far)
+    run, own = nodes.bench.run("two"), Path(far["FTUI_RUNS"]) / ".two-node-1"
+    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 6)
+    kill_node(NAMES[1])
+    keeper.communicate()
+    keeper = nodes.ftui(1, "two", *options, **far)
+    (code, output), (kept, words) = end(leader, keeper)
+    assert (code, kept) == (0, 0), output + words
+    assert f"this node works in {own}" in words
+    started = [r for r in records(run) if isinstance(r, RunStarted)]
+    assert len(started) >= 2 and started[-1].reproducibility == "EXACT"
+    same_runs(run, one)
+    assert "node-1.log" in {path.name for path in own.iterdir()} and not (own / "checkpoints").exists()
+
+
+def test_a_node_without_the_files_of_the_profile_or_with_others_is_refused(nodes: Nodes, trials: None) -> None:
+    """On its own disk: node 1 sees another folder in the bench's place."""
+    reach = {"FTUI_NODE_SECRET": "s" * 32, "FTUI_NODE_PORT": "29545"}
+    folder = nodes.bench.folder
+    far = reach | {name: str(folder.parent / "far" / name) for name in ("FTUI_RUNS", "FTUI_CACHE")}
+    other = folder.parent / "other"
+    changes: dict[str, Callable[[], None]] = {
+        "there is no file or folder rows.jsonl": (other / "rows.jsonl").unlink,
+        "the base model is not what rank 0 has": partial(change_a_bit, other / "base" / "model.safetensors"),
+    }
+    for words, change in changes.items():
+        shutil.rmtree(other, ignore_errors=True)
+        nodes.bench.profile("differs")
+        shutil.copytree(folder, other, ignore=shutil.ignore_patterns("runs", "cache"))
+        change()
+        mounted = f'mount --bind {other} {folder} && cd {folder} && exec "$@"'
+        place = {"NODE_RANK": "1", "NNODES": "2", "MASTER_ADDR": ADDRESSES[0]}
+        command = [sys.executable, "-m", "ftui", "--run", str(folder / "differs.toml"), *TWO]
+        leader = nodes.ftui(0, "differs", **reach)
+        keeper = nodes.start(1, ["unshare", "-m", "sh", "-c", mounted, "sh", *command], **place, **far)
+        (code, output), (kept, told) = end(leader, keeper)
+        assert code not in (0, 70) and kept == code and words in output, output + told
 
 
 def test_a_link_that_is_down_ends_both_sides_but_a_pause_does_not_and_sigterm_to_node_1_both(

@@ -67,8 +67,11 @@ def slurm_script(name: str, command: str, num_nodes: int, gpus: int, time: str, 
 #SBATCH --time={time}
 #SBATCH --signal=TERM@{GRACE_SECONDS}
 # {GRACE_SECONDS} s before its time is over the run saves and ends (exit code 20): sbatch the same script to go on.
-# The folder of runs must be on a volume that all nodes share.
+# The folder of runs is best on a volume that all nodes share. Where it is not, node 0 has the run, and the others reach
+# it by the port and the secret.
 export FTUI_RUNS={shlex.quote(str(runs))}
+export FTUI_NODE_PORT=${{FTUI_NODE_PORT:-29544}}
+export FTUI_NODE_SECRET=$(openssl rand -hex 32)
 srun --kill-on-bad-exit=0 {command}
 """
 
@@ -81,7 +84,9 @@ resources:
   accelerators: {card}:{gpus}
 envs:
   FTUI_RUNS: {runs}
-# Mount one volume that all nodes share where profile, rows and FTUI_RUNS are (file_mounts or volumes).
+# Mount one volume that all nodes share where profile, rows and FTUI_RUNS are (file_mounts or volumes). Or copy profile
+# and rows to each node (file_mounts), add FTUI_NODE_PORT: 29544 to the envs, and launch with
+# --secret FTUI_NODE_SECRET=$(openssl rand -hex 32): then the first node has the run.
 # Put a clone of ftui there, too, and its folder here.
 setup: |
   cd /path/to/ftui && pip install -c constraints.txt .

@@ -4,6 +4,7 @@ to decide."""
 
 import os
 import secrets
+import shutil
 import signal
 import socket
 import time
@@ -16,6 +17,7 @@ from ftui.runs.run_folder import Run
 from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.engine_process import (
     KEEPER,
+    OWN_FOLDER,
     EngineProcess,
     Meeting,
     clean_environment,
@@ -48,15 +50,23 @@ from ftui.supervisor.nodes.node_place import NodePlace
 from ftui.supervisor.shared_memory import shared_memory_variables
 from ftui.supervisor.supervise import engine_command
 from ftui.supervisor.telemetry import Sampler
+from ftui.system.files import make_private_folder, replace_file
 
 LOOK_SECONDS = 0.05
 CONNECT_SECONDS = 0.5  # between two attempts to reach node 0
 REACH_SECONDS = 3.0
-SHARE_SECONDS = 60.0  # until a new file of node 0 is seen here: a network volume may remember that there is none
+SHARE_SECONDS = 10.0  # until a new file of node 0 is seen here: a network volume may remember that there is none
+NO_WAY = (
+    "No folder of the run is seen here. Either all nodes share one (FTUI_RUNS), or FTUI_NODE_SECRET and "
+    "FTUI_NODE_PORT, the same on every node, say how to reach node 0."
+)
 
 
 class Keeper:
     """Keeps one node of a run. `find_run` names the run's folder as it is now: node 0 may only be about to make it.
+
+    Where node 0's folder is not seen here, the ranks work in one of this node's own (`own_folder`): they get the
+    profile from node 0, and what they read of a checkpoint from rank 0 (engine/distributed/node_files.py).
 
     `exit_code_of` is the run's where node 0 would not go on with it; `cards` are those of this node.
     """
@@ -70,16 +80,17 @@ class Keeper:
         self._beat, self._silence = beat or BEAT_SECONDS, silence or SILENCE_SECONDS
         self._exit_code_of, self._cards = exit_code_of, cards
         self._id = secrets.token_hex(8)
-        self._run = find_run()
+        self._seen = self._run = find_run()
+        """The run's folder where it is on node 0, and the one that this node works in."""
         self._channel: Channel | None = None
         self._engine: EngineProcess | None = None
         self._start: StartRanks | None = None
         self._ended: RanksEnded | None = None
         self._sampler: Sampler | None = None
         self._log_start = 0
-        self._heard = self._next_connect = self._next_beat = time.monotonic()
+        self._begun = self._heard = self._next_connect = self._next_beat = time.monotonic()
         self._num_signals = self._num_sent = 0
-        self._refused = 0.0
+        self._has_own_folder = self._has_said = False
 
     def keep(self) -> int:
         """Keep the node until the run is over; returns the exit code of the run.
@@ -112,7 +123,7 @@ class Keeper:
         if self._channel is None and now >= self._next_connect:
             self._next_connect = now + CONNECT_SECONDS
             self._connect()
-            if self._channel is None and (code := self._exit_code_of(self._run)) is not None:
+            if self._channel is None and (code := self._exit_code_of(self._seen)) is not None:
                 self._say(f"The run has ended: {EXIT_WORDS.get(code, code)}.")
                 return code
         code = None if self._channel is None else self._exchange(now)
@@ -158,6 +169,8 @@ class Keeper:
             case KillRanks() if self._start is not None and message.token == self._start.token:
                 self._kill()
             case RunOver():
+                if self._has_own_folder:
+                    shutil.rmtree(self._run.checkpoints, ignore_errors=True)  # a copy of what node 0 has
                 self._say(f"The run is over: {EXIT_WORDS.get(message.exit_code, message.exit_code)}.")
                 return message.exit_code
             case Refused():
@@ -166,21 +179,26 @@ class Keeper:
 
     def _connect(self) -> None:
         """Try once to reach node 0: where it announces itself, else where the launcher says."""
-        self._run = self._find_run()
-        announcement = read_announcement(self._run)
+        self._seen = self._find_run()
+        announcement = read_announcement(self._seen)
+        if announcement is None and time.monotonic() - self._begun < SHARE_SECONDS:
+            return
         secret = secret_in_environment() or ("" if announcement is None else announcement.secret)
         address = self._address(announcement)
         if address is None or not secret:
+            if not self._has_said:
+                self._has_said = True
+                self._say(NO_WAY)
             return
         try:
             connection = socket.create_connection(address, REACH_SECONDS)
         except OSError:
             return
         try:
-            self._join(connection, secret, "" if announcement is None else announcement.nonce)
+            self._join(connection, secret, announcement)
         except RefusedError as error:
-            if self._may_be_behind(announcement):
-                return
+            if read_announcement(self._seen) != announcement:
+                return  # node 0 has announced itself anew since that was read
             raise error_with(error.refusal.exit_code, error.refusal.message, error.refusal.hint) from None
         except ChannelError:
             return
@@ -188,23 +206,21 @@ class Keeper:
             if self._channel is None:
                 connection.close()
 
-    def _may_be_behind(self, announcement: Announcement | None) -> bool:
-        """Whether node 0 has announced itself anew since that was read, or this node may not see that it has."""
-        if read_announcement(self._run) != announcement:
-            return True
-        self._refused = self._refused or time.monotonic()
-        return announcement is None and time.monotonic() - self._refused < SHARE_SECONDS
-
-    def _join(self, connection: socket.socket, secret: str, nonce: str) -> None:
+    def _join(self, connection: socket.socket, secret: str, announcement: Announcement | None) -> None:
         channel = approach(connection, secret)
-        channel.send(self._hello(nonce))
+        channel.send(self._hello(announcement))
         answer = channel.receive_first(REACH_SECONDS)
         if isinstance(answer, Refused):
             raise RefusedError(answer)
         if not isinstance(answer, Welcome):
             raise ChannelError("no welcome")
         self._channel, self._heard, self._num_sent = channel, channel.heard, 0
-        self._say(f"Joined node 0 at {channel.remote_address} for the run {answer.name}.")
+        self._run, self._has_own_folder = self._seen, announcement is None
+        where = ""
+        if self._has_own_folder:
+            self._run = own_folder(self._seen, answer.name, self._place.rank)
+            where = f" Node 0's folder is not seen here: this node works in {self._run.folder}."
+        self._say(f"Joined node 0 at {channel.remote_address} for the run {answer.name}.{where}")
         if self._ended is not None:
             self._tell_end()
 
@@ -213,11 +229,13 @@ class Keeper:
             return announcement.address, announcement.port
         return None if self._place.port is None else (self._place.leader, self._place.port)
 
-    def _hello(self, nonce: str) -> Hello:
-        token = self._start.token if self._start is not None else ""
+    def _hello(self, announcement: Announcement | None) -> Hello:
         return Hello(
-            self._place.rank, self._place.num_nodes, socket.gethostname(), self._id, node_versions(), nonce, token
-        )
+            self._place.rank, self._place.num_nodes, socket.gethostname(), self._id, node_versions(),
+            nonce="" if announcement is None else announcement.nonce,
+            token="" if self._start is None else self._start.token,
+            own_folder=announcement is None,
+        )  # fmt: skip
 
     def _disconnect(self) -> None:
         if self._channel is not None:
@@ -239,6 +257,9 @@ class Keeper:
             "FTUI_TOKEN": start.token,
             KEEPER: str(os.getpid()),
         }
+        if self._has_own_folder:
+            environment[OWN_FOLDER] = "1"
+            replace_file(self._run.profile, start.profile.encode())
         meeting = Meeting(start.size, start.first, start.number, start.address, start.port)
         log = self._run.node_log(self._place.rank)
         self._log_start = log.stat().st_size if log.exists() else 0
@@ -278,3 +299,11 @@ class Keeper:
             while not self._engine.has_ended():
                 time.sleep(LOOK_SECONDS)
             self._look_at_ranks()
+
+
+def own_folder(run: Run, name: str, node: int) -> Run:
+    """The folder that a node works in where it does not see node 0's: beside its own runs, and none of them. It is
+    made. What stands in it but the node's log can be had again from node 0."""
+    folder = run.folder.with_name(f".{name}-node-{node}")
+    make_private_folder(folder)
+    return Run(folder)

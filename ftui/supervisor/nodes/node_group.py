@@ -16,6 +16,7 @@ from ftui.errors import HardwareError, UsageError
 from ftui.runs.events import Telemetry
 from ftui.runs.run_folder import Run
 from ftui.supervisor.engine_process import (
+    LINGER_SECONDS,
     LOST_RANK,
     Engine,
     EngineProcess,
@@ -59,6 +60,7 @@ class Member:
     heard: float = 0.0
     token: str = ""
     codes: list[int] | None = None
+    ended: float = 0.0
     last_lines: list[str] = field(default_factory=list)
     sample: Telemetry | None = None
     loss: str = ""
@@ -124,7 +126,9 @@ class NodeGroup:
             self._is_broken = False
             for m in self._members.values():
                 m.token, m.codes, m.last_lines, m.loss = token, None, [], ""
-                self._send(m, StartRanks(attempt, token, m.node * per_node, per_node, size, self.address, port))
+                profile = self._run.profile.read_text() if m.hello is not None and m.hello.own_folder else ""
+                start_ranks = StartRanks(attempt, token, m.node * per_node, per_node, size, self.address, port, profile)
+                self._send(m, start_ranks)
             meeting = Meeting(size, 0, per_node, self.address, port)
             return start(environment, meeting=meeting, listener=meeting_point)
 
@@ -140,8 +144,12 @@ class NodeGroup:
             return next((m.loss for m in self._members.values() if m.loss), "")
 
     def end_with_lost(self, engine: Engine) -> None:
-        """Kill the ranks of this node once another one is lost: they would wait for it."""
-        if self.loss() and not self._is_broken:
+        """Kill the ranks of this node once another one is lost, or its ranks have failed: these would wait for them,
+        for ten minutes where they have not met yet."""
+        with self._lock:
+            failed = [m.ended for m in self._members.values() if any(m.codes or [])]
+        has_failed = bool(failed) and time.monotonic() - min(failed) > LINGER_SECONDS
+        if (self.loss() or has_failed) and not self._is_broken:
             self._is_broken = send_group(engine, signal.SIGKILL)
 
     def explain(self, code: int | None, ended_by: str | None) -> tuple[int | None, str | None, str]:
@@ -231,6 +239,7 @@ class NodeGroup:
                 member.sample = message.sample or member.sample
             case RanksEnded() if message.token == member.token:
                 member.codes, member.last_lines = message.codes, message.last_lines
+                member.ended = time.monotonic()
             case Terminate():
                 self._on_terminate()
 
@@ -288,10 +297,11 @@ class NodeGroup:
         if hello.num_nodes != self.num_nodes or hello.node not in self._members:
             message = f"This is node {hello.node} of {hello.num_nodes}; node 0 waits for {self.num_nodes} nodes."
             return Refused(message, "Start the same command with the same settings everywhere.", UsageError.exit_code)
-        if hello.nonce != self._announcement.nonce:
-            message = f"Node {hello.node} ({hello.host}) does not see the folder of this run that node 0 sees."
+        if hello.nonce != self._announcement.nonce and not hello.own_folder:
+            message = f"Node {hello.node} ({hello.host}) sees another folder of a run {self._run.name} than node 0."
             hint = (
-                f"Put the folder of runs on a volume that all nodes share (FTUI_RUNS); here it is {self._run.folder}."
+                f"Put the folder of runs on a volume that all nodes share (FTUI_RUNS); here it is {self._run.folder}. "
+                "Or give node 0's name to no other run there: then that node works in a folder of its own."
             )
             return Refused(message, hint, UsageError.exit_code)
         return None

@@ -13,8 +13,9 @@ class Message(msgspec.Struct, frozen=True, tag=True):
 class Hello(Message, frozen=True):
     """A keeper has connected: which node it keeps, with which versions, and what it holds of the run.
 
-    `nonce`: what stands in the announcement it sees, the proof that both see one folder. `token`: the attempt whose
-    ranks it still runs. `keeper` is another one each time a keeper is started.
+    `nonce`: what stands in the announcement it sees, the proof that both see one folder; with `own_folder` it sees
+    none, and works in a folder of its own. `token`: the attempt whose ranks it still runs. `keeper` is another one each
+    time a keeper is started.
     """
 
     node: int
@@ -24,6 +25,7 @@ class Hello(Message, frozen=True):
     versions: dict[str, str]
     nonce: str = ""
     token: str = ""
+    own_folder: bool = False
 
 
 class Welcome(Message, frozen=True):
@@ -42,7 +44,10 @@ class Refused(Message, frozen=True):
 
 
 class StartRanks(Message, frozen=True):
-    """Start ranks `first` to `first + number - 1` of `size`, which meet at `address`, `port`."""
+    """Start ranks `first` to `first + number - 1` of `size`, which meet at `address`, `port`.
+
+    `profile` is the content of the run's profile.toml, for a keeper with a folder of its own.
+    """
 
     attempt: int
     token: str
@@ -51,6 +56,7 @@ class StartRanks(Message, frozen=True):
     size: int
     address: str
     port: int
+    profile: str = ""
 
 
 class KillRanks(Message, frozen=True):

@@ -206,18 +206,74 @@ def test_a_wrong_secret_is_refused(group: NodeGroup, keeper: Keeper, monkeypatch
         look_until(keeper, lambda: False)
 
 
-def test_a_folder_that_is_not_shared_is_refused(
-    group: NodeGroup, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The nonce in nodes.json proves it, not the path. A network volume is given time to show it."""
+@pytest.fixture
+def far(
+    group: NodeGroup, run: Run, tmp_path: Path, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Keeper]:
+    """A keeper that does not see node 0's folder. A network volume is given time to show it."""
+    run.profile.write_text("[hardware]\nnum_processes = 4\n")
     monkeypatch.setattr(keeping, "SHARE_SECONDS", 0.3)
-    (tmp_path / "copy").mkdir()
     monkeypatch.setenv("FTUI_NODE_SECRET", group._announcement.secret)
     place = OTHER._replace(port=group._announcement.port)
+    made = Keeper(lambda: Run(tmp_path / "far" / "mine"), place, 60.0, told.append, beat=BEAT, silence=SILENCE)
+    yield made
+    made.close()
+
+
+def test_a_node_that_does_not_see_the_folder_works_in_one_of_its_own(
+    group: NodeGroup, far: Keeper, run: Run, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranks(monkeypatch, "import os; print(os.getcwd(), os.environ['FTUI_OWN_FOLDER'], flush=True)")
     begun = time.monotonic()
-    with pytest.raises(UsageError, match="does not see the folder of this run"):
-        look_until(Keeper(lambda: Run(tmp_path / "copy"), place, 60.0, print), lambda: False)
+    look_until(far, lambda: not group.missing())
     assert time.monotonic() - begun > 0.3
+    own = start(group, run, "import os; assert 'FTUI_OWN_FOLDER' not in os.environ")
+    look_until(far, lambda: not group._is_working() and own.has_ended())
+    folder = tmp_path / "far" / ".mine-node-1"
+    assert own.codes() == [0, 0] and f"works in {folder}" in told[-2]
+    assert Run(folder).node_log(1).read_text() == f"{folder} 1\n" * 2
+    assert Run(folder).profile.read_bytes() == run.profile.read_bytes()
+    (folder / "checkpoints" / "checkpoint-4").mkdir(parents=True)
+    with group._lock:
+        group._send(group._members[1], RunOver(0))
+    time.sleep(0.05)
+    assert far._look() == 0
+    assert sorted(path.name for path in folder.iterdir()) == ["node-1.log", "profile.toml"]
+
+
+def test_another_run_of_that_name_is_refused(group: NodeGroup, far: Keeper, tmp_path: Path) -> None:
+    """The nonce in nodes.json proves whose folder it is, not the path."""
+    current, other = group._announcement, Run(tmp_path / "far" / "mine")
+    other.folder.mkdir(parents=True)
+    announce(other, current.address, current.port, 2, current.secret)
+    with pytest.raises(UsageError, match="sees another folder of a run mine than node 0"):
+        look_until(far, lambda: False)
+
+
+def test_a_keeper_that_cannot_reach_node_0_says_what_is_missing(
+    far: Keeper, told: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FTUI_NODE_SECRET")
+    look_until(far, lambda: told)
+    far._next_connect = 0.0
+    far._look()
+    assert told == [keeping.NO_WAY]
+
+
+def test_ranks_wait_for_none_that_have_failed_elsewhere(
+    group: NodeGroup, keeper: Keeper, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_group, "LINGER_SECONDS", 0.2)
+    ranks(monkeypatch, "raise SystemExit(30)")
+    look_until(keeper, lambda: not group.missing())
+    own = start(group, run)
+
+    def has_ended() -> bool:
+        group.end_with_lost(own)
+        return bool(own.has_ended())
+
+    look_until(keeper, has_ended)
+    assert group.explain(*own.exit_status()) == (30, None, "")
 
 
 @pytest.fixture
