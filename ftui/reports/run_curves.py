@@ -21,7 +21,7 @@ AXIS_WORDS: dict[Axis, str] = {
     "step": "step", "epoch": "epoch", "tokens": "target tokens", "time": "seconds", "money": "dollars",
 }  # fmt: skip
 SMOOTHING = 0.02  # of its steps: the time constant of the average (ftui/reports/smoothing.py)
-_EPOCH, _TIME, _TARGETS = " epoch", " time", " target tokens"  # no measure has a blank before its name
+_EPOCH, _TIME, _TARGETS = " epoch", " time", " target tokens"  # a measure of such a name is not drawn
 
 
 class CurvePart(NamedTuple):
@@ -83,6 +83,9 @@ class RunCurves(msgspec.Struct, frozen=True):
 def read_run_curves(record: RunRecord) -> RunCurves:
     """All curves of a run; it reads the whole of metrics.jsonl (a million steps take some seconds)."""
     reader = CurveReader(record.run, afresh=True, values=_values)
+    for attempt in record.attempts:
+        if attempt.start_step is not None:
+            reader.begin(attempt.number, attempt.start_step)
     while reader.advance():
         continue
     curves = reader.curves
@@ -91,7 +94,7 @@ def read_run_curves(record: RunRecord) -> RunCurves:
 
 
 def _values(record: Step) -> Iterator[tuple[str, float | None]]:
-    yield from values_of(record)
+    yield from (pair for pair in values_of(record) if not pair[0].startswith(" "))
     yield _EPOCH, record.epoch
     yield _TIME, record.time
     yield _TARGETS, float(record.num_target_tokens)

@@ -21,12 +21,13 @@ Key = tuple[str, ...]
 
 
 class AttemptFacts(msgspec.Struct):
-    """An attempt of a run: the times of its first and its last record (Unix seconds), what it ran on and what an hour
-    of that costs (`None` where nobody has said)."""
+    """An attempt of a run: the times of its first and its last record (Unix seconds), the step it began after, what it
+    ran on and what an hour of that costs (`None`: it came not so far, or nobody has said)."""
 
     number: int
     begin: float
     end: float
+    start_step: int | None = None
     opened: RunOpened | None = None
     dollars_per_hour: float | None = None
 
@@ -130,16 +131,15 @@ class _Gathered:
 
     def take(self, record: AnyRecord) -> None:
         self.history.take(record)
-        if record.attempt:
-            attempt = self.attempts.setdefault(record.attempt, AttemptFacts(record.attempt, record.time, record.time))
-            attempt.begin, attempt.end = min(attempt.begin, record.time), max(attempt.end, record.time)
+        if not record.attempt:  # of no engine
+            return
+        attempt = self.attempts.setdefault(record.attempt, AttemptFacts(record.attempt, record.time, record.time))
+        attempt.begin, attempt.end = min(attempt.begin, record.time), max(attempt.end, record.time)
         match record:
             case RunOpened():
-                self.opened = self.attempts.setdefault(
-                    record.attempt, AttemptFacts(record.attempt, record.time, record.time)
-                ).opened = record
+                self.opened = attempt.opened = record
             case RunStarted():
-                self.plan = record
+                self.plan, attempt.start_step = record, record.start_step
             case Warned() | Noted():
                 count = self.messages[record.message].count if record.message in self.messages else 0
                 message = RunMessage(record.time, record.message, isinstance(record, Warned), count + 1)

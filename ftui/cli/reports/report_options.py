@@ -1,6 +1,8 @@
 """What can be typed after the commands that compare runs and tell of them."""
 
-from ftui.cli.options.command_parser import Verbs, add_command, add_json_option
+from ftui.cli.options.command_parser import Verbs, add_allow_option, add_command, add_json_option
+
+AXES = ("step", "epoch", "tokens", "time", "money")  # of ftui/reports/run_curves.py, which is not loaded for --help
 
 
 def add_compare(verbs: Verbs) -> None:
@@ -9,3 +11,25 @@ def add_compare(verbs: Verbs) -> None:
     compare = add_command(verbs, "compare", text, "reports.compare:compare_runs")
     compare.add_argument("names", metavar="RUN", nargs="+")
     add_json_option(compare)
+
+
+def add_report(verbs: Verbs) -> None:
+    """`ftui report`."""
+    text = "a run, or up to six beside each other, as a file to keep or to show: HTML, CSV, SVG or PNG"
+    report = add_command(verbs, "report", text, "reports.report:write_report")
+    report.add_argument("names", metavar="RUN", nargs="+")
+    kinds = report.add_mutually_exclusive_group()
+    texts = {
+        "html": "a page that needs nothing else: facts, curves, checkpoints, samples, versions (the default)",
+        "csv": "every step with its evaluation, a line each",
+        "svg": "the curve alone, as a picture",
+        "png": "the same as pixels, by matplotlib",
+    }
+    for kind, help_text in texts.items():
+        kinds.add_argument(f"--{kind}", action="store_const", const=kind, dest="kind", default="html", help=help_text)
+    report.add_argument("--out", metavar="FILE", help="otherwise RUN.html ... in this folder; - prints it")
+    report.add_argument("--force", action="store_true", help="overwrite the file that is there")
+    report.add_argument("--over", choices=AXES, default="step", help="what the curves are drawn over (step)")
+    report.add_argument("--measure", metavar="NAME", default="loss", help="of --svg and --png: loss, grad_norm ...")
+    report.add_argument("--rows", action="store_true", help="with what is found in all rows of its profile (HTML)")
+    add_allow_option(report)
