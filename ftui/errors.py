@@ -15,7 +15,8 @@ FtuiError                    70  a bug in ftui unless a subclass says otherwise
 ├── NonFiniteError           43  loss or gradients stayed NaN or infinite
 ├── StalledError             44
 ├── LostRunError             50  another process writes this run
-└── PushError                51  a result did not get where it should; another push goes on
+├── PushError                51  a result did not get where it should; another push goes on
+└── RewardError              52  a reward function: what it gave, or that it cannot be asked
 """
 
 from typing import ClassVar
@@ -128,6 +129,12 @@ class PushError(FtuiError):
     exit_code = 51
 
 
+class RewardError(FtuiError):
+    """A reward function cannot be asked, or gives no rewards: the run waits until a person has looked at it."""
+
+    exit_code = 52
+
+
 def error_with(exit_code: int, message: str, hint: str, name: str = "") -> FtuiError:
     """The error of that exit code, as another process reported it: of the class of that name, if it has one."""
     kinds: list[type[FtuiError]] = [FtuiError]
@@ -155,5 +162,6 @@ EXIT_WORDS = {
     44: "stalled",
     50: "lost the run to another writer",
     51: "push",
+    52: "rewards",
     BUG: "bug",
 }
