@@ -121,7 +121,7 @@ def _known(value: float) -> float | None:
 
 
 def _tensors_file(rollout: Rollout, number: int, texts: str) -> bytes:
-    tensors = {
+    tensors: dict[str, np.ndarray] = {
         "rows": np.asarray(rollout.rows, np.int64),
         "is_complete": np.asarray(rollout.is_complete, np.uint8),
         **_ragged("prompt", rollout.prompt_ids, np.int32),
