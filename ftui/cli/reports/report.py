@@ -24,6 +24,7 @@ from ftui.reports.run_record import RunRecord, read_records
 from ftui.reports.step_table import write_table
 from ftui.reports.svg_chart import draw_svg
 from ftui.runs.run_folder import find_run
+from ftui.system.files import replace_file
 from ftui.text import shown
 from ftui.units import size
 
@@ -106,7 +107,7 @@ def _write(content: bytes, to: Path | None) -> None:
         sys.stdout.buffer.flush()
         return
     try:
-        to.write_bytes(content)
+        replace_file(to.absolute(), content)
     except OSError as error:
         raise DiskError(f"{to} could not be written: {error}.", hint="--out FILE writes elsewhere.") from error
     print(f"{shown(str(to))} ({size(len(content))})")
