@@ -21,7 +21,7 @@ from ftui.cli.options.command_parser import (
     add_value_options,
 )
 from ftui.cli.options.trained_options import add_answering, add_evaluate, add_export, add_merge, add_push
-from ftui.cli.reports.report_options import add_compare, add_report
+from ftui.cli.reports.report_options import add_compare, add_report, add_serve
 from ftui.runs.verbs import CHECKPOINT_VERBS, RUN_VERBS
 
 
@@ -212,6 +212,7 @@ GROUPS: dict[Callable[[Verbs], None], tuple[str, ...]] = {
     _add_looking: ("runs", "attach", "status", "log"),
     add_compare: ("compare",),
     add_report: ("report",),
+    add_serve: ("serve",),
     add_queue: ("queue",),
     add_cluster: ("cluster",),
     _add_control: (*RUN_VERBS, "set", "checkpoints", *CHECKPOINT_VERBS),

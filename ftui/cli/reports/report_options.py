@@ -1,5 +1,7 @@
 """What can be typed after the commands that compare runs and tell of them."""
 
+import argparse
+
 from ftui.cli.options.command_parser import Verbs, add_allow_option, add_command, add_json_option
 
 AXES = ("step", "epoch", "tokens", "time", "money")  # of ftui/reports/run_curves.py, which is not loaded for --help
@@ -33,3 +35,16 @@ def add_report(verbs: Verbs) -> None:
     report.add_argument("--measure", metavar="NAME", default="loss", help="of --svg and --png: loss, grad_norm ...")
     report.add_argument("--rows", action="store_true", help="with what is found in all rows of its profile (HTML)")
     add_allow_option(report)
+
+
+def add_serve(verbs: Verbs) -> None:
+    """`ftui serve`."""
+    text = "reports of all runs in a browser: on this machine only, to be looked at only"
+    serve = add_command(verbs, "serve", text, "reports.serve:serve")
+    serve.add_argument("--port", metavar="N", type=_port, default=8765, help="0 takes a free one (8765)")
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"a number from 0 to 65535, not {text!r}")
+    return int(text)

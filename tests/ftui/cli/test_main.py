@@ -130,7 +130,7 @@ COMMANDS = [
     "profiles", "estimate p", "profile p", "preview p", "split f --eval 10%", "import f", "cache",
     "chat r", "ask r --prompts f", "merge r", "export r --gguf f16", "push r",
     "queue", "queue list", "queue add p", "queue move r 1", "queue remove r s", "queue pause", "queue continue",
-    "cluster slurm p", "compare r s", "report r --svg",
+    "cluster slurm p", "compare r s", "report r --svg", "serve",
     "remove r", "archive r", "unarchive r", "rename r s",
     *(f"{verb} r" for verb in RUN_VERBS), *(f"{verb} r 1" for verb in CHECKPOINT_VERBS),
 ]  # fmt: skip
