@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from typing import NoReturn
 
 import torch
 
@@ -10,13 +11,13 @@ from ftui.runs.events import StageBegan
 
 from ..checkpoints.checkpoint import CheckpointManager
 from ..planning.curriculum_plan import CurriculumPlan, RunPlan, describe_stage
-from ..runtime.control_flags import Control, RequestLevel
+from ..runtime.control_flags import Control, RequestLevel, Shutdown
 from ..runtime.event_writer import EventWriter
 from ..system.rng import RngState
 from ..system.train_state import TrainState
 from .evaluate import Evaluator
 from .step import StepRunner
-from .triggers import best_is_saved, evaluation_is_due, last_step, save_is_due
+from .triggers import best_is_saved, evaluation_is_due, last_step, rung_is_reached, save_is_due
 
 
 @dataclass(eq=False)
@@ -45,9 +46,21 @@ class Loop:
                 return reason
             if self.state.step >= last_step(self.plan, self.state):
                 return f"all {self.state.step} steps are done"
+            if rung_is_reached(self.profile.checkpoint, self.state):
+                self._leave_at_rung()
             self._record_stage()
             steps.run(self.checkpoints.boundary)
             self.checkpoints.boundary = RngState.capture(device)
+
+    def _leave_at_rung(self) -> NoReturn:
+        """Evaluate, unless that was due anyway: as an extra one, so that best and patience stay those of the whole run.
+
+        Raises:
+            Shutdown: always; a parked run is saved as it ends.
+        """
+        if self.evaluator is not None and self.state.evaluated_step < self.state.step:
+            self.evaluator.evaluate(requested=True)
+        raise Shutdown("park")
 
     def _record_stage(self) -> None:
         """Say which stage of a curriculum the next step belongs to, at its first step and where an attempt begins."""

@@ -90,7 +90,8 @@ class RunEnd:
                 return self._preempt()
             case "park":
                 self._save("parked", shutdown)
-                return self._stop_record("on request", PARKED)
+                reason = "on request" if shutdown.request is not None else self._rung_words()
+                return self._stop_record(reason, PARKED)
             case "stop":
                 return self._stop(shutdown)
             case "abort":
@@ -102,6 +103,9 @@ class RunEnd:
                 minutes = f"{self.section.max_hold_minutes:g} min"
                 reason = f"the disk stayed full for {minutes}; the run continues from its newest checkpoint"
                 return self._stop_record(reason, DiskError.exit_code)
+
+    def _rung_words(self) -> str:
+        return f"checkpoint.park_at_step = {self.section.park_at_step}; it goes on with a greater one, or with none"
 
     def _stop(self, shutdown: Shutdown) -> RunStopped:
         """Save, and write final/; not of weights whose evaluation is NaN, and the run was stopped all the same."""

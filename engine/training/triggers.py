@@ -58,6 +58,11 @@ def best_is_saved(profile: Profile) -> bool:
     return profile.checkpoint.save_strategy == "best" or profile.eval.load_best_model_at_end
 
 
+def rung_is_reached(section: CheckpointSection, state: TrainState) -> bool:
+    """Whether the run is to be parked now; a resumed one may be beyond its rung."""
+    return section.park_at_step is not None and state.step >= section.park_at_step
+
+
 def epoch_at(plan: RunPlan, state: TrainState, step: int) -> float:
     """Passes over the rows finished after `step` steps, those of a fork's parent among them."""
     return plan.epoch_of(step) + state.epoch_shift

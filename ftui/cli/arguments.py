@@ -11,6 +11,7 @@ from pathlib import Path
 from ftui import __version__
 from ftui.cli.cluster.cluster_options import add_cluster
 from ftui.cli.many.queue_options import add_queue
+from ftui.cli.many.sweep_options import add_sweep
 from ftui.cli.options.command_parser import (
     Parser,
     Verbs,
@@ -214,6 +215,7 @@ GROUPS: dict[Callable[[Verbs], None], tuple[str, ...]] = {
     add_report: ("report",),
     add_serve: ("serve",),
     add_queue: ("queue",),
+    add_sweep: ("sweep",),
     add_cluster: ("cluster",),
     _add_control: (*RUN_VERBS, "set", "checkpoints", *CHECKPOINT_VERBS),
     _add_managing: ("remove", "archive", "unarchive", "rename"),

@@ -55,17 +55,21 @@ def call_handler(options: Namespace) -> int:
 
 
 def _wake_dispatchers() -> None:
-    """Start what starts the runs of a queue, where there is a queue and nobody does. No reason to fail."""
+    """Start what starts the runs of a queue and the trials of a sweep, where nobody does. No reason to fail."""
     from ftui.runs.run_folder import known_roots, runs_root
 
-    if not any(os.path.exists(root / "queue.jsonl") for root in {runs_root(), *known_roots()}):
-        return
-    from ftui.queue.wake import wake_dispatchers
-
+    roots = {runs_root(), *known_roots()}
     try:
-        wake_dispatchers()
+        if any(os.path.exists(root / "queue.jsonl") for root in roots):
+            from ftui.queue.wake import wake_dispatchers
+
+            wake_dispatchers()
+        if any(os.path.exists(root / "_sweeps") for root in roots):
+            from ftui.sweep.wake_sweeps import wake_sweeps
+
+            wake_sweeps()
     except OSError as error:
-        print(complaint(f"The queue cannot be started: {error}.", ""), file=sys.stderr)
+        print(complaint(f"The queue or a sweep cannot be started: {error}.", ""), file=sys.stderr)
 
 
 def _import_msgspec() -> None:
@@ -78,10 +82,15 @@ def _import_msgspec() -> None:
 
 
 def as_command(arguments: Sequence[str]) -> list[str]:
-    """`ftui --run P ...` is `ftui run P ...`, wherever `--run` stands."""
+    """`ftui --run P ...` is `ftui run P ...`, wherever `--run` stands; `ftui sweep FILE` is `ftui sweep start FILE`."""
     for place, argument in enumerate(arguments):
         if argument == "--run":
             return ["run", *arguments[place + 1 :][:1], *arguments[:place], *arguments[place + 2 :]]
         if argument.startswith("--run="):
             return ["run", argument.removeprefix("--run="), *arguments[:place], *arguments[place + 1 :]]
+    if arguments[:1] == ["sweep"] and len(arguments) > 1 and arguments[1][0:1] != "-":
+        from ftui.cli.many.sweep_options import COMMANDS
+
+        if arguments[1] not in COMMANDS:
+            return ["sweep", "start", *arguments[1:]]
     return list(arguments)

@@ -1,7 +1,6 @@
 """The files of a queue in a folder of runs: its journal, appended to under a lock, and the dispatcher's lock."""
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +9,10 @@ import msgspec
 
 from ftui.errors import DiskError, UsageError
 from ftui.queue.waiting_runs import FORM, KINDS, AnyLine, Queue, fold
-from ftui.runs.journal import Envelope, cut_torn_line
+from ftui.runs.journal import Envelope, append_line
 from ftui.runs.run_folder import NAME, Run, all_runs, known_roots, runs_root
 from ftui.runs.status import is_running, read_status
-from ftui.system.files import DAMAGED, is_locked, open_private, read_plain, sync_open, wait_lock, write_all
+from ftui.system.files import DAMAGED, is_locked, read_plain, wait_lock
 from ftui.system.volume import disk_error
 
 _decode_envelope = msgspec.json.Decoder(Envelope)
@@ -87,18 +86,7 @@ class Pen:
     def write(self, line: AnyLine) -> None:
         """Append one record, on the disk before this returns. What a crash left of the last line is cut away first."""
         line = msgspec.structs.replace(line, time=time.time())
-        descriptor = open_private(self._files.journal, os.O_RDWR | os.O_APPEND)
-        try:
-            cut_torn_line(descriptor)
-            before = os.fstat(descriptor).st_size
-            try:
-                write_all(descriptor, msgspec.json.encode(line) + b"\n")
-                sync_open(descriptor)
-            except OSError:
-                os.ftruncate(descriptor, before)
-                raise
-        finally:
-            os.close(descriptor)
+        append_line(self._files.journal, msgspec.json.encode(line))
         self.queue = fold(self.queue, line)
 
 

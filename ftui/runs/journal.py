@@ -14,7 +14,7 @@ import msgspec
 
 from ftui.errors import DiskError, DiskFullError
 from ftui.runs.events import FORM, AnyRecord, Record
-from ftui.system.files import UnsafePathError, open_plain, open_private, sync_open
+from ftui.system.files import UnsafePathError, open_plain, open_private, sync_open, write_all
 from ftui.system.volume import is_disk_full
 
 PIECE = 1 << 20  # bytes of a long file that are read at a time
@@ -65,6 +65,25 @@ def cut_torn_line(descriptor: int) -> None:
         end = start
     if end != size:
         os.ftruncate(descriptor, end)
+
+
+def append_line(path: Path, line: bytes) -> None:
+    """Append one line to a journal whose lock the caller holds, on the disk before this returns, whole or not at all.
+
+    What a crash left of the last line is cut away first.
+    """
+    descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
+    try:
+        cut_torn_line(descriptor)
+        before = os.fstat(descriptor).st_size
+        try:
+            write_all(descriptor, line + b"\n")
+            sync_open(descriptor)
+        except OSError:
+            os.ftruncate(descriptor, before)
+            raise
+    finally:
+        os.close(descriptor)
 
 
 class Writer:

@@ -30,7 +30,8 @@ class RunFacts(msgspec.Struct, frozen=True):
     """The constant facts about a run (run.json), written once by whoever opened it.
 
     A child run began from a checkpoint of its parent (`parent_run` is its id); a `fork` may differ from it in what the
-    weights are made from. One that was made to wait in a queue is `queued` until its first attempt, however long.
+    weights are made from. One that was made to wait in a queue is `queued` until its first attempt, however long. The
+    trial of a sweep has the sweep's name and its own number.
     """
 
     run_id: str
@@ -43,6 +44,8 @@ class RunFacts(msgspec.Struct, frozen=True):
     parent_checkpoint: str | None = None
     fork: bool = False
     queued: bool = False
+    sweep: str | None = None
+    trial: int | None = None
 
     @property
     def family(self) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from ftui.errors import EXIT_WORDS
 from ftui.profile.layers import resolve
 from ftui.profile.presets import shipped_presets
 from ftui.profile.sections.data import FindingName
+from ftui.sweep.start_sweep import read_sweep
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -123,11 +124,20 @@ def test_the_parts_of_profiles_in_the_pages_are_valid(tmp_path: Path) -> None:
     """Each page's tables together make one profile, with the required keys where it has none."""
     required = {"run": {"stage": "sft"}, "model": {"name_or_path": "base"}, "data": {"train": "rows.jsonl"}}
     for page, text in PAGES.items():
+        if page == "docs/sweep.md":  # whose table is a sweep's
+            continue
         tables = tomllib.loads("\n".join(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)))
         whole = {name: values | tables.get(name, {}) for name, values in required.items()}
         path = tmp_path / f"{Path(page).stem}.toml"
         path.write_text(tomlkit.dumps(tables | whole))
         resolve(path)
+
+
+def test_the_sweep_in_the_pages_is_valid(tmp_path: Path) -> None:
+    (toml,) = re.findall(r"```toml\n(.*?)```", PAGES["docs/sweep.md"], re.DOTALL)
+    (tmp_path / "lr.toml").write_text(toml.replace('"mine.toml"', '"quickstart"'))
+    plan, _, _ = read_sweep(tmp_path / "lr.toml")
+    assert plan.rungs == (30, 90, 270) and len(plan.space) == 3
 
 
 def test_every_shipped_profile_loads() -> None:

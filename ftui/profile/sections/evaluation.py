@@ -110,6 +110,10 @@ class CheckpointSection(Section):
     max_hold_minutes: float = conduct(15.0, ge=0)
     """How long a run waits for space on a full disk before it parks."""
 
+    park_at_step: int | None = conduct(None, ge=1)
+    """Evaluate, save and park the run after this step; resumed with a greater one it goes on as if it had never been
+    parked. `ftui sweep` sets it for its trials. "none" = train to the end."""
+
     @field_validator("save_steps")
     @classmethod
     def _whole_steps(cls, period: int | float | None) -> int | float | None:

@@ -1,0 +1,247 @@
+"""`ftui sweep FILE`, `ftui sweep list | results | pause | continue`: searches for values."""
+
+import json
+import shutil
+import sys
+import time
+from collections.abc import Collection, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from ftui import units
+from ftui.cli.terminal import LiveOutput, table
+from ftui.errors import UsageError
+from ftui.sweep.forecast import Forecast
+from ftui.sweep.samplers import check_library
+from ftui.sweep.start_sweep import SweepCandidate, create_sweep, find_sweep_candidate
+from ftui.sweep.sweep_files import SweepContinued, SweepFiles, SweepPaused, SweepState, all_sweeps, find_sweep
+from ftui.sweep.sweep_plan import SweepPlan
+from ftui.sweep.sweep_results import ResultRow, SweepView, as_plain, csv_of, keys_of, view_sweep
+from ftui.sweep.wake_sweeps import wake
+from ftui.text import escape_document, shown, toml_value
+
+FOLLOW_SECONDS = 1.0
+HEADINGS = ("sweep", "trials", "finished", "best", "standing")
+
+
+def start_sweep(file: str, dry_run: bool, detach: bool, allow: Collection[str]) -> int:
+    """`ftui sweep FILE`: check it, say what it will take, start it and follow it.
+
+    Raises:
+        FtuiError: it would be refused; nothing was started.
+    """
+    from ftui.helper.client import Helper
+
+    _check_file(file)
+    with closing(Helper(allow)) as helper, LiveOutput(sys.stderr) as lines:
+        lines.draw("counting rows and tokens, simulating the largest trial ...")
+        candidate = find_sweep_candidate(helper, Path(file), allow)
+    check_library(candidate.plan.sampler)
+    print("\n".join(shown(line) for line in describe(candidate)))
+    if dry_run:
+        return 0
+    files, is_new = create_sweep(candidate)
+    wake(files)
+    print(f"\nThe sweep {files.name} {'begins' if is_new else 'goes on'}. `ftui sweep results {files.name}` shows it.")
+    return 0 if detach else follow(files)
+
+
+def _check_file(file: str) -> None:
+    """Raises UsageError for a word that is neither a file nor a command."""
+    from ftui.cli.many.sweep_options import COMMANDS
+    from ftui.text import did_you_mean
+
+    if not Path(file).exists() and "/" not in file and not file.endswith(".toml"):
+        hint = f"{did_you_mean(file, COMMANDS)}Name a sweep.toml: docs/sweep.md has one."
+        raise UsageError(f"There is no file {shown(file)!r}.", hint=hint)
+
+
+def describe(candidate: SweepCandidate) -> list[str]:
+    """The plan and its forecast, as lines."""
+    plan, cost = candidate.plan, candidate.forecast
+    lines = [f"{plan.name}: {len(plan.space)} keys by {plan.sampler}, {plan.trials} trials of {plan.profile}"]
+    lines += [f"  {one.key} = {_space_words(one)}" for one in plan.space]
+    lines += [f"  {key} = {rule}" for key, rule in plan.derived.items()]
+    metric = candidate.profile.eval.metric_for_best_model
+    best = "greatest" if candidate.profile.eval.greater_counts else "least"
+    lines.append(f"compared by eval {metric}, the {best} is best; {_rung_words(plan)}")
+    lines += [f"warning: {warning}" for warning in candidate.warnings]
+    memory = candidate.estimate.memory
+    if memory is not None:
+        values = ", ".join(f"{key} = {toml_value(value)}" for key, value in candidate.largest.items())
+        room = f"{units.size(memory.low)} to {units.size(memory.high)}"
+        lines.append(f"memory of the largest trial ({values}): {room} on {candidate.card.title}")
+    return lines + cost_lines(plan, cost)
+
+
+def _space_words(dimension: object) -> str:
+    from ftui.sweep.space import ValueRange
+
+    if isinstance(dimension, ValueRange):
+        ways = (" by orders of magnitude" if dimension.log else "") + (
+            f" in steps of {dimension.step:g}" if dimension.step else ""
+        )
+        return f"{dimension.low:g} to {dimension.high:g}{ways}"
+    return " | ".join(toml_value(value) for value in dimension.values)  # type: ignore[attr-defined]
+
+
+def _rung_words(plan: SweepPlan) -> str:
+    if not plan.rungs:
+        return "every trial is trained to the end"
+    at = ", ".join(map(str, plan.rungs))
+    return f"{plan.scheduler}: at steps {at} one in {plan.eta} goes on (their losses are before the rate has fallen)"
+
+
+def cost_lines(plan: SweepPlan, cost: Forecast) -> list[str]:
+    """Steps, time and money of all trials, as far as they are known."""
+    if cost.steps is None or cost.full_steps is None:
+        return ["time: not known before the rows are planned"]
+    share = f" ({cost.steps / cost.full_steps:.0%} of {plan.trials} whole ones)" if plan.rungs else ""
+    lines = [f"steps: about {cost.steps:,}{share}, in {cost.starts} starts"]
+    if plan.rungs:
+        lines.append(
+            "trials at each rung: " + ", ".join(f"{n} to {r}" for n, r in zip(cost.reached, plan.rungs, strict=True))
+        )
+    if cost.hours is not None:
+        lines.append(f"time: {_range(cost.hours, 'h')} of training on one card after the other, without loading")
+    if cost.dollars is not None:
+        lines.append(f"money: ${cost.dollars[0]:.2f} to ${cost.dollars[1]:.2f}")
+    limits = [f"{plan.hours:g} hours" if plan.hours else "", f"${plan.money:g}" if plan.money else ""]
+    if any(limits):
+        lines.append(
+            f"it ends at {' or '.join(one for one in limits if one)} of all trials together, and finishes its best"
+        )
+    return lines
+
+
+def _range(hours: tuple[float, float], unit: str) -> str:
+    return f"{hours[0]:.2g} to {hours[1]:.2g} {unit}"
+
+
+def follow(files: SweepFiles) -> int:
+    """Print what a sweep does until it has ended; Ctrl+C leaves it alone."""
+    seen = SweepState()
+    try:
+        while True:
+            state = files.read()
+            print_news(files, seen, state)
+            seen = state
+            if state.ended:
+                view = view_sweep(files)
+                print(f"{files.name}: {shown(state.ended)}.")
+                print("\n".join(best_lines(view)))
+                return 0
+            wake(files)
+            time.sleep(FOLLOW_SECONDS)
+    except KeyboardInterrupt:
+        print(f"\nThe sweep goes on. `ftui sweep {files.plan_file}` watches it again.")
+        return 0
+
+
+def print_news(files: SweepFiles, before: SweepState, now: SweepState) -> None:
+    """A line for each trial that was asked, promoted or has come to a rung since."""
+    for trial in now.trials:
+        old = before.trials[trial.number] if trial.number < len(before.trials) else None
+        name = shown(files.run_of(trial.number).name)
+        if old is None:
+            values = ", ".join(f"{key} = {toml_value(value)}" for key, value in trial.values.items())
+            print(f"{name}: {shown(values)}")
+        for rung, value in trial.results.items():
+            if old is None or rung not in old.results:
+                what = trial.ended if value is None else f"{value:.5g}"
+                print(f"{name}: step {trial.steps[rung]}: {shown(what)}")
+        if old is not None and trial.target is not None and old.target is None:
+            print(f"{name}: goes on")
+
+
+def best_lines(view: SweepView) -> list[str]:
+    """The best trial: its value, its values and its run."""
+    best = view.best
+    if best is None or best.value is None:
+        return ["No trial has a value."]
+    values = ", ".join(f"{key} = {toml_value(value)}" for key, value in best.trial.values.items())
+    return [
+        f"best: {shown(best.run)}, eval {view.metric} {best.value:.5g} at step {best.step}: {shown(values)}",
+        f"its model is there: ftui status {shown(best.run)}" if best.standing == "finished" else "",
+    ]
+
+
+def print_sweeps(as_json: bool = False) -> int:
+    """`ftui sweep list`."""
+    views = [view_sweep(files) for files in all_sweeps()]
+    if as_json:
+        print(escape_document(json.dumps([as_plain(view) for view in views], indent=2)))
+        return 0
+    rows = [_sweep_row(view) for view in views]
+    if rows:
+        print("\n".join(table([HEADINGS, *rows], (1, 2, 3), width=shutil.get_terminal_size().columns)))
+    else:
+        print("There is no sweep. `ftui sweep FILE` starts one; docs/sweep.md has an example.")
+    return 0
+
+
+def _sweep_row(view: SweepView) -> tuple[str, ...]:
+    finished = sum(view.ladder.top in trial.results for trial in view.state.trials)
+    best = "" if view.best is None or view.best.value is None else f"{view.best.value:.5g}"
+    number = f"{len(view.state.trials)}/{view.plan.trials}"
+    return (shown(view.files.name), number, str(finished), best, shown(view.standing))
+
+
+def print_results(name: str, as_csv: bool = False, as_json: bool = False) -> int:
+    """`ftui sweep results SWEEP`.
+
+    Raises:
+        UsageError: there is no such sweep.
+    """
+    view = view_sweep(find_sweep(name))
+    if as_csv:
+        print(csv_of(view), end="")
+        return 0
+    if as_json:
+        print(escape_document(json.dumps(as_plain(view), indent=2)))
+        return 0
+    keys = keys_of(view)
+    heads = ("", "run", *(key.rpartition(".")[2] for key in keys), "step", view.metric, "standing")
+    rows = [_result_row(row, keys) for row in view.rows]
+    print(f"{shown(view.files.name)}: {shown(view.standing)}")
+    if rows:
+        right = (0, *range(2, len(keys) + 4))
+        print("\n".join(table([heads, *rows], right, width=shutil.get_terminal_size().columns)))
+    print("\n".join(line for line in best_lines(view) if line))
+    return 0
+
+
+def _result_row(row: ResultRow, keys: Sequence[str]) -> tuple[str, ...]:
+    values = [_cell(row.trial.values.get(key)) for key in keys]
+    value = "" if row.value is None else f"{row.value:.5g}"
+    return (
+        str(row.rank or ""), shown(row.run), *values, "" if row.step is None else str(row.step), value,
+        shown(row.standing),
+    )  # fmt: skip
+
+
+def _cell(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else shown("" if value is None else str(value))
+
+
+def pause(name: str) -> int:
+    """`ftui sweep pause SWEEP`."""
+    return _set_paused(find_sweep(name), paused=True)
+
+
+def go_on(name: str) -> int:
+    """`ftui sweep continue SWEEP`."""
+    files = find_sweep(name)
+    _set_paused(files, paused=False)
+    wake(files)
+    return 0
+
+
+def _set_paused(files: SweepFiles, *, paused: bool) -> int:
+    with files.changing() as pen:
+        already = " already" if pen.state.is_paused == paused else ""
+        if not already:
+            pen.write(SweepPaused() if paused else SweepContinued())
+    words = "is paused: trials on their way go on to their rung" if paused else "goes on"
+    print(f"The sweep {shown(files.name)} {words}{already}.")
+    return 0

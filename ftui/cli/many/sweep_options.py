@@ -1,0 +1,32 @@
+"""What can be typed after `ftui sweep`."""
+
+from ftui.cli.options.command_parser import Parser, Verbs, add_allow_option, add_command, add_json_option
+
+COMMANDS = ("start", "list", "results", "pause", "continue")
+
+
+def add_sweep(verbs: Verbs) -> None:
+    """`ftui sweep` and its own commands; without one it lists."""
+    text = "search for the values that train best; the winner needs no retraining. `ftui sweep FILE` starts one"
+    sweep = add_command(verbs, "sweep", text, "many.sweep_command:print_sweeps")
+    own: Verbs = sweep.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    starting = _add(own, "start", "start the search that a file describes, or watch it go on", "start_sweep")
+    starting.add_argument("file", metavar="FILE", help="sweep.toml: space, method, budget")
+    starting.add_argument("--dry-run", action="store_true", help="check it and say what it will take; start nothing")
+    starting.add_argument("--detach", action="store_true", help="start it and leave it alone")
+    add_allow_option(starting)
+    listing = _add(own, "list", "list the sweeps", "print_sweeps")
+    add_json_option(listing)
+    results = _add(own, "results", "show the trials of a sweep, the best first", "print_results")
+    results.add_argument("name", metavar="SWEEP")
+    results.add_argument("--csv", action="store_true", dest="as_csv", help="as CSV, with the metric at each rung")
+    add_json_option(results)
+    _add(own, "pause", "ask and promote no more trials; those on their way go on to their rung", "pause").add_argument(
+        "name", metavar="SWEEP"
+    )
+    _add(own, "continue", "let a paused sweep go on", "go_on").add_argument("name", metavar="SWEEP")
+    sweep.commands = own.choices
+
+
+def _add(verbs: Verbs, verb: str, help_text: str, function: str) -> Parser:
+    return add_command(verbs, verb, help_text, f"many.sweep_command:{function}")

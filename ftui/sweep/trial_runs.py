@@ -1,0 +1,164 @@
+"""The run that a trial is: made, put into the queue, sent on to the next rung, and what it came to there."""
+
+from dataclasses import dataclass
+
+from ftui.errors import PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, GpuMemoryError, HostMemoryError, NonFiniteError
+from ftui.estimate.api import Known, estimate
+from ftui.estimate.measurements import read_probes
+from ftui.hardware.detect import find_machine
+from ftui.launch.claim_cards import device_kind
+from ftui.launch.manage_runs import unarchive
+from ftui.launch.open_run import create, resume
+from ftui.profile.consent import keep_consents
+from ftui.profile.layers import ResolvedProfile, resolve
+from ftui.profile.schema import Profile
+from ftui.queue.queue_files import QueueFiles
+from ftui.queue.waiting_runs import Added
+from ftui.runs.events import EngineEnded, EngineStarted
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run, RunFacts
+from ftui.runs.state import RunState, phase_word
+from ftui.runs.status import is_running, read_status
+from ftui.sweep.sweep_files import SweepFiles, Trial
+from ftui.sweep.sweep_plan import SweepPlan
+from ftui.system.files import is_locked, try_lock
+from ftui.text import toml_value
+
+IN_WORDS = {
+    NonFiniteError.exit_code: "diverged",
+    GpuMemoryError.exit_code: "out of memory",
+    HostMemoryError.exit_code: "out of memory",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a trial came to where it was sent: its step and value there. `ended`: why it goes no further, if so."""
+
+    step: int
+    value: float | None
+    seconds: float
+    ended: str = ""
+
+
+def overrides_of(plan: SweepPlan, trial: Trial, target: int) -> list[str]:
+    """What is set for a trial on its way to a rung, as `--set` has it."""
+    values = dict(trial.values)
+    if plan.rungs:
+        values["train.max_steps"] = plan.rungs[-1]
+        values["checkpoint.park_at_step"] = "none" if target == len(plan.rungs) - 1 else plan.rungs[target]
+    return [f"{key}={toml_value(value)}" for key, value in values.items()]
+
+
+def resolve_trial(files: SweepFiles, plan: SweepPlan, trial: Trial, target: int) -> ResolvedProfile:
+    """The profile of a trial on its way to a rung.
+
+    Raises:
+        ProfileError: its values contradict each other, or what the profile says.
+    """
+    return resolve(files.profile, overrides=overrides_of(plan, trial, target))
+
+
+def place(files: SweepFiles, plan: SweepPlan, trial: Trial, visible: str | None) -> None:
+    """Put a trial into the queue, its run made or sent on. Nothing where that was done already, before a kill.
+
+    Raises:
+        ProfileError: its values contradict each other.
+        DiskError: there is no room, or the volume refuses it.
+    """
+    assert trial.target is not None, "only a trial on its way has a place to come to"
+    run = files.run_of(trial.number)
+    resolved = resolve_trial(files, plan, trial, trial.target)
+    if not run.facts.exists():
+        facts = RunFacts("", "", 0.0, plan.name, queued=True, sweep=plan.name, trial=trial.number)
+        create(run, resolved, facts)
+    elif not _send_on(run, resolved.profile):
+        return
+    _enqueue(files, run, resolved.profile, read_status(run).state.attempt, visible)
+
+
+def _send_on(run: Run, profile: Profile) -> bool:
+    """Give a parked run its next rung; whether it could be done: nobody else works on it."""
+    lock = try_lock(run.supervisor_lock)
+    if lock is None:
+        return False
+    try:
+        resume(run, profile)
+        unarchive(run)
+    finally:
+        lock.close()
+    return True
+
+
+def _enqueue(files: SweepFiles, run: Run, profile: Profile, attempts: int, visible: str | None) -> None:
+    run_id = run.read_facts().run_id
+    keep_consents(profile, run_id)  # which the start of the sweep has checked
+    machine = find_machine()
+    device = device_kind(profile, machine)
+    card = machine.cpu.card if device == "cpu" else machine.card
+    memory = estimate(profile, card, Known(probes=read_probes())).memory
+    added = Added(
+        run_id=run_id, name=run.name, device=device, attempts=attempts, visible=visible,
+        num_cards=profile.hardware.num_processes if device == "cuda" else 1,
+        memory=None if memory is None else memory.high,
+    )  # fmt: skip
+    with QueueFiles(files.root).changing() as pen:
+        pen.write(added)
+
+
+def is_on_its_way(files: SweepFiles, run: Run) -> bool:
+    """Whether a run is running, or waits in the queue."""
+    if is_running(read_status(run)) or is_locked(run.supervisor_lock):
+        return True
+    run_id = run.read_facts().run_id
+    queue = QueueFiles(files.root).read()
+    return any(entry.run_id == run_id for entry in (*queue.running, *queue.waiting))
+
+
+def find_outcome(plan: SweepPlan, profile: Profile, trial: Trial, run: Run) -> Outcome | None:
+    """What a trial's run, which nobody works on, came to; `None` where it has to be sent on its way (again)."""
+    assert trial.target is not None
+    state = read_status(run).state
+    step = plan.rungs[trial.target] if plan.rungs else None
+    seconds = spent_seconds(run)
+    if state.attempt > trial.attempts or state.phase == "finished":
+        reached = next((one for one in reversed(state.evaluations) if one.step == (step or state.step)), None)
+        is_there = state.phase == "finished" or (state.phase == "parked" and state.step == step)
+        if reached is not None and is_there:
+            value = profile.eval.value_of(reached.loss, reached.extras)
+            return Outcome(reached.step, value, seconds)
+        if (why := _why_ended(state)) is not None:
+            return Outcome(state.step, None, seconds, why)
+    return None
+
+
+def _why_ended(state: RunState) -> str | None:
+    """Why a run that came not so far will not; `None` where the machine has ended it, so that it goes on."""
+    if state.exit_code in (PREEMPTED_SAVED, PREEMPTED_NOT_SAVED):
+        return None
+    if state.phase == "parked":
+        return "parked by hand"
+    if state.phase == "stopped":
+        return "stopped by hand"
+    if state.phase == "finished":
+        return "not evaluated"
+    return IN_WORDS.get(state.exit_code or 0) or f"{phase_word(state.phase)}: {state.message or state.reason}".rstrip(
+        ": "
+    )
+
+
+def spent_seconds(run: Run) -> float:
+    """How long a run's engines have worked, all attempts together, as its supervisors saw them begin and end."""
+    total, begun = 0.0, None
+    for record in Tail(run.supervisor_log).read():
+        if isinstance(record, EngineStarted):
+            begun = record.time
+        elif isinstance(record, EngineEnded) and begun is not None:
+            total, begun = total + max(0.0, record.time - begun), None
+    return total
+
+
+def find_trial_run(files: SweepFiles, trial: Trial) -> Run | None:
+    """A trial's run; `None` where there is none yet, or somebody has deleted it."""
+    run = files.run_of(trial.number)
+    return run if run.facts.exists() else None
