@@ -7,7 +7,6 @@ on libraries of the extra `search`, which are imported here only, in the process
 import itertools
 import math
 import random
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -200,7 +199,7 @@ def _library(name: str) -> Any:
     from importlib import import_module  # Optuna takes 0.4 s, SciPy 1 s, GPs torch
 
     try:
-        return sys.modules.get(name) or import_module(name)
+        return import_module(name)
     except ModuleNotFoundError as error:
         hint = "pip install 'finetune-tui[search]', or: sampler = \"random\""
         raise UsageError(f"This sampler needs {error.name}, which is not installed.", hint=hint) from error

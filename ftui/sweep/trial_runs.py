@@ -123,7 +123,7 @@ def find_outcome(plan: SweepPlan, profile: Profile, trial: Trial, run: Run) -> O
     seconds = spent_seconds(run)
     if state.attempt > trial.attempts or state.phase == "finished":
         reached = next((one for one in reversed(state.evaluations) if one.step == (step or state.step)), None)
-        is_there = state.phase == "finished" or (state.phase == "parked" and state.step == step)
+        is_there = state.phase == "finished" or (state.phase == "parked" and step is not None)
         if reached is not None and is_there:
             value = profile.eval.value_of(reached.loss, reached.extras)
             return Outcome(reached.step, value, seconds)

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import random
+import sys
 from typing import Any
 
 import optuna
@@ -73,9 +75,9 @@ def test_tpe_asks_what_optuna_asks() -> None:
         for n, p in enumerate(points)
     ]
     question = SearchQuestion(SPACE, 5, ladder, told)
-    seed = samplers.random.Random("5/14").getrandbits(31)
+    seed = random.Random("5/14").getrandbits(31)
     study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=seed, constant_liar=True))
-    distributions = {
+    distributions: dict[str, optuna.distributions.BaseDistribution] = {
         "rate": optuna.distributions.FloatDistribution(1e-5, 1e-1, log=True),
         "decay": optuna.distributions.FloatDistribution(0.0, 1.0),
     }
@@ -128,7 +130,7 @@ def test_spaces_that_a_sampler_cannot_search(sampler: str, space: tuple[Dimensio
 
 
 def test_a_missing_library_is_named_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(samplers.sys.modules, "cmaes", None)
+    monkeypatch.setitem(sys.modules, "cmaes", None)
     with pytest.raises(UsageError) as caught:
         samplers.check_library("cmaes")
     assert "finetune-tui[search]" in caught.value.hint

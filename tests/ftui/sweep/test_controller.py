@@ -1,0 +1,143 @@
+"""A sweep's process: killed whenever it likes, it asks the same trials, and they come to the same."""
+
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ftui.runs.status import read_status
+from ftui.sweep import wake_sweeps
+from ftui.sweep.controller import Controller
+from ftui.sweep.sweep_files import (
+    SweepEnded,
+    SweepFiles,
+    SweepPaused,
+    SweepState,
+    Trial,
+    TrialAsked,
+    TrialPromoted,
+    TrialReached,
+    fold,
+)
+from ftui.sweep.wake_sweeps import wake
+from tests.support.stand_in_sweep import COMMAND, loss_at
+
+MakeSweep = Callable[..., SweepFiles]
+
+
+def play(files: SweepFiles) -> SweepState:
+    """What a sweep comes to by its decisions alone: each trial is at its rung as soon as it is sent there."""
+    controller, state = Controller(files), files.read()
+    while not state.ended:
+        record = controller.decide(state)
+        assert record is not None, "one trial at a time: there is always something to do"
+        state = fold(state, record)
+        if isinstance(record, TrialAsked | TrialPromoted):
+            trial = state.trials[record.trial]
+            assert trial.target is not None
+            step = controller.plan.rungs[trial.target]
+            value = loss_at(trial.values["train.learning_rate"], trial.values["adapter.r"], step)
+            state = fold(
+                state, TrialReached(trial=trial.number, rung=trial.target, step=step, value=value, seconds=1.0)
+            )
+    return state
+
+
+def final_loss(trial: Trial) -> float:
+    """At the last rung; one that never came there has a great one."""
+    return trial.results.get(2) or 9.0
+
+
+def told(state: SweepState) -> list[object]:
+    """All of it but times and attempts."""
+    return [(trial.values, trial.bracket, trial.results, trial.steps, trial.ended) for trial in state.trials]
+
+
+@pytest.mark.slow
+def test_killed_twenty_times_a_sweep_has_the_same_trials_promotions_and_results(
+    make_sweep: MakeSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wake_sweeps, "COMMAND", [*COMMAND, "sweep"])
+    files = make_sweep()
+    draw = random.Random(3)
+    for _ in range(20):
+        if (process := wake(files)) is not None:
+            time.sleep(draw.uniform(0.0, 0.8))
+            process.kill()
+            process.wait()
+    if (last := wake(files)) is not None:
+        assert last.wait(timeout=240) == 0, "it ends when there is nothing left to do"
+    state, expected = files.read(), play(make_sweep(name="undisturbed"))
+    assert state.ended == expected.ended == "all 8 trials are done"
+    assert told(state) == told(expected)
+    engines = [tuple(json.loads(line)) for line in (files.root / "engines").read_text().splitlines()]
+    sent = [(files.run_of(t.number).name, step) for t in state.trials for step in t.steps.values()]
+    assert sorted(engines) == sorted(sent), "each to each of its rungs once"
+    best = min(state.trials, key=final_loss)
+    assert read_status(files.run_of(best.number)).state.phase == "finished"
+
+
+def test_decisions_make_a_whole_search(make_sweep: MakeSweep) -> None:
+    state = play(make_sweep())
+    at = [sum(rung in trial.results for trial in state.trials) for rung in range(3)]
+    assert at[0] == 8 and at[1] >= 4 and at[2] >= 2
+    best = min(state.trials, key=final_loss)
+    assert best.results[0] == min(trial.results[0] or 9.0 for trial in state.trials)
+    assert all(trial.values["adapter.lora_alpha"] == 2 * trial.values["adapter.r"] for trial in state.trials)
+
+
+def test_a_paused_sweep_sends_nothing_on_its_way(make_sweep: MakeSweep) -> None:
+    files = make_sweep()
+    with files.changing() as pen:
+        pen.write(SweepPaused())
+    assert Controller(files).decide(files.read()) is None and not files.read().is_at_work
+
+
+@pytest.mark.parametrize(
+    ("budget", "reason"), [("trials = 8\nhours = 0.01", "its budget of 0.01 hours is spent"), ("trials = 8", "")]
+)
+def test_a_budget_that_is_spent_ends_a_sweep(make_sweep: MakeSweep, budget: str, reason: str) -> None:
+    files = make_sweep(PLAN_OF.format(budget))
+    with files.changing() as pen:
+        pen.write(TrialAsked(trial=0, point={"train.learning_rate": 1e-4, "adapter.r": 8}))
+        pen.write(TrialReached(trial=0, rung=0, step=10, value=0.5, seconds=40.0))
+    record = Controller(files).decide(files.read())
+    assert isinstance(record, SweepEnded if reason else TrialAsked)
+    assert not reason or (isinstance(record, SweepEnded) and record.reason == reason)
+
+
+def test_the_last_of_a_budget_is_kept_for_the_best_trial(make_sweep: MakeSweep) -> None:
+    """8 more rungs of 10 steps would finish it, at 4 s a rung: nothing new begins with less than that left."""
+    files = make_sweep(PLAN_OF.format("trials = 8\nhours = 0.01"))
+    with files.changing() as pen:
+        pen.write(TrialAsked(trial=0, point={"train.learning_rate": 1e-4, "adapter.r": 8}))
+        pen.write(TrialReached(trial=0, rung=0, step=10, value=0.5, seconds=4.0))
+    assert isinstance(record := Controller(files).decide(files.read()), TrialPromoted), "36 s, of which 32 are needed"
+    assert record.rung == 1
+
+
+def test_a_search_in_which_all_fails_ends_and_says_why(make_sweep: MakeSweep) -> None:
+    files = make_sweep()
+    with files.changing() as pen:
+        for number in range(3):
+            pen.write(TrialAsked(trial=number, point={"train.learning_rate": 1e-4, "adapter.r": 8}))
+            pen.write(TrialReached(trial=number, rung=0, step=0, value=None, seconds=1.0, ended="failed: no rows"))
+    record = Controller(files).decide(files.read())
+    assert isinstance(record, SweepEnded) and "failed: no rows" in record.reason
+
+
+PLAN_OF = """
+profile = "quickstart"
+[search]
+"train.learning_rate" = {{ low = 1e-5, high = 1e-3, log = true }}
+"adapter.r" = [8, 16, 32]
+[method]
+sampler = "random"
+scheduler = "asha"
+rungs = [10, 30, 90]
+[budget]
+{}
+"""
