@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 from PIL import Image, ImageChops
 
-from ftui.runs.events import Adopted, AnyRecord, EngineStarted, PhaseChanged, RunOpened, RunStopped
+from ftui.runs.events import AnyRecord, PhaseChanged, RunOpened, RunStopped
 from ftui.runs.journal import Tail, encode
+from ftui.runs.records.supervisor_records import Adopted, EngineStarted
 from ftui.runs.run_folder import Run
 from ftui.system.process_id import this_process
 from screenshots.cells import cells_of, paint

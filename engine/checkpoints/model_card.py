@@ -13,10 +13,11 @@ from ftui import units
 from ftui.measures import MEASURES
 from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import AdapterSection
-from ftui.runs.describe import LOADERS, OF_EVALUATIONS
+from ftui.runs.describe import OF_EVALUATIONS
 from ftui.runs.events import EvaluationDone, RunStarted
 from ftui.runs.journal import Tail
 from ftui.runs.manifest import Manifest
+from ftui.runs.records.result_lines import LOADERS
 from ftui.runs.run_folder import Run
 from ftui.system.redact import redact
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ftui.hardware.cpu import cpu_features
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import Checkpoint, read_manifest
-from ftui.runs.events import Reproducibility
+from ftui.runs.records.record import Reproducibility
 
 from ..system.device import Hardware
 from ..system.environment import versions

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 
 from ftui.errors import UsageError
-from ftui.runs.events import PushBegan
+from ftui.runs.records.push_records import PushBegan
 
 from .content import Content
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from ftui.errors import FtuiError, LostRunError, ProfileError, PushError, UsageError
 from ftui.profile.sections.push_target import PushSection, Target, parse_target
-from ftui.runs.events import PushBegan, Pushed, PushFailed
 from ftui.runs.journal import Tail, Writer
+from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed
 from ftui.runs.run_folder import Run
 from ftui.system.files import try_lock
 from ftui.system.process_id import this_process

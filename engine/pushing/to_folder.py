@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ftui.errors import PushError, UsageError
-from ftui.runs.events import PushBegan
 from ftui.runs.manifest import FileEntry, file_hash
+from ftui.runs.records.push_records import PushBegan
 from ftui.system.checked_write import MiswrittenError, write_checked
 from ftui.system.file_tree import move_files, rename_folder, sync_folders
 from ftui.system.files import sync_path

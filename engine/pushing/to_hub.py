@@ -15,7 +15,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError
 from huggingface_hub.hf_api import RepoFile
 
 from ftui.errors import PushError, UsageError
-from ftui.runs.events import PushBegan
+from ftui.runs.records.push_records import PushBegan
 from ftui.system.redact import redact
 from ftui.units import size
 

@@ -10,8 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from ftui.errors import DiskError, DiskFullError, LostRunError
-from ftui.runs.events import Beat, JournalRecord, Noted, Phase, PhaseChanged, Record, Step, Warned
+from ftui.runs.events import JournalRecord, Noted, PhaseChanged, Step, Warned
 from ftui.runs.journal import Writer
+from ftui.runs.records.record import Phase, Record
+from ftui.runs.records.signs_of_life import Beat
 from ftui.runs.run_folder import Run
 from ftui.system.files import Lock, open_private, replace_file, try_lock
 from ftui.system.redact import redact_value

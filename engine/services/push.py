@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ftui.profile.sections.push_target import PushSection
-from ftui.runs.events import Pushed
+from ftui.runs.records.push_records import Pushed
 from ftui.runs.run_folder import Run
 
 from ..pushing.push_result import push_result

@@ -1,6 +1,7 @@
 """What a tracker gets, under the names that transformers' Trainer gives it."""
 
-from ftui.runs.events import EvaluationDone, Step, Telemetry
+from ftui.runs.events import EvaluationDone, Step
+from ftui.runs.records.signs_of_life import Telemetry
 from ftui.runs.state import communication_share, own_seconds, slowest_rank
 
 Values = dict[str, float]

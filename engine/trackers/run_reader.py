@@ -7,18 +7,9 @@ handed on of it is taken back by a tracker that can forget; the others get each 
 import math
 
 from ftui.errors import DiskError
-from ftui.runs.events import (
-    AnyRecord,
-    EvaluationDone,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    RunStopped,
-    Sampled,
-    Step,
-    Telemetry,
-)
+from ftui.runs.events import AnyRecord, EvaluationDone, RunFailed, RunFinished, RunStarted, RunStopped, Sampled, Step
 from ftui.runs.journal import Tail
+from ftui.runs.records.signs_of_life import Telemetry
 from ftui.runs.run_folder import Run
 
 from .position import Position

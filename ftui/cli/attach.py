@@ -6,6 +6,7 @@ from ftui.cli.runs import created, facts, print_runs
 from ftui.cli.terminal import has_screen
 from ftui.errors import INTERRUPTED, PREEMPTED_NOT_SAVED, UsageError
 from ftui.runs import describe
+from ftui.runs.records import result_lines
 from ftui.runs.run_folder import Run, all_runs, find_run
 from ftui.runs.state import ended_badly
 from ftui.runs.status import Watch, is_final, is_running, judge, read_status
@@ -98,5 +99,5 @@ def last_words(run: Run, phase: str) -> list[str]:
     """What is printed when the run has ended."""
     state = read_status(run).state
     if phase == "lost" or ended_badly(state):
-        return describe.failure(run, state).split("\n")
+        return result_lines.failure(run, state).split("\n")
     return [f"{shown(run.name)}: {describe.history(state)}"]

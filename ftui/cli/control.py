@@ -12,8 +12,8 @@ from ftui.errors import FINISHED, STOPPED, DiskError, UsageError
 from ftui.launch import manage_runs
 from ftui.launch.manage_runs import Removal, describe_removal, plan_removal
 from ftui.runs.checkpoint_folders import step_of
-from ftui.runs.describe import event_lines
 from ftui.runs.events import ControlApplied, ControlRefused, Sampled
+from ftui.runs.records.record_lines import event_lines
 from ftui.runs.requests import (
     Abort,
     AnyRequest,

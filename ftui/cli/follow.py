@@ -10,6 +10,7 @@ from ftui.launch.push_job import describe_push
 from ftui.profile.schema import Profile
 from ftui.runs import describe
 from ftui.runs.events import AnyRecord, Step
+from ftui.runs.records import record_lines, result_lines
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState, ended_badly, is_pushing
 from ftui.runs.status import Watch, is_running, judge
@@ -59,22 +60,22 @@ def _print_news(watch: Watch, profile: Profile, lines: LiveOutput) -> None:
 
 def news(record: AnyRecord, state: RunState, *, live: bool, logging_steps: int) -> list[str]:
     """The lines to print for one record: events always, steps and phases only where no progress line shows them."""
-    lines = describe.event_lines(record)
+    lines = record_lines.event_lines(record)
     if live:
         return lines
-    if isinstance(record, Step) and describe.is_due(record, state, logging_steps):
+    if isinstance(record, Step) and record_lines.is_due(record, state, logging_steps):
         return [*lines, describe.step_line(state)]
-    return [*lines, *describe.phase_line(record)]
+    return [*lines, *record_lines.phase_line(record)]
 
 
 def conclude(run: Run, state: RunState, profile: Profile, lines: LiveOutput) -> int:
     """The last lines about a run that ended; returns its exit code."""
     lines.clear()
     if ended_badly(state):
-        print(describe.failure(run, state), file=sys.stderr, flush=True)
+        print(result_lines.failure(run, state), file=sys.stderr, flush=True)
     else:
         rate, scores = profile.train.learning_rate, profile.gives_scores
-        for line in describe.summary(run, state, learning_rate=rate, gives_scores=scores):
+        for line in result_lines.summary(run, state, learning_rate=rate, gives_scores=scores):
             lines.print(line)
         for line in describe_push(run, state, profile.push.to):
             lines.print(line)

@@ -12,8 +12,8 @@ from typing import BinaryIO
 import msgspec
 
 from ftui.errors import FINISHED, INTERRUPTED, DiskError
-from ftui.runs import describe
 from ftui.runs.events import AnyRecord, Step
+from ftui.runs.records import record_lines, result_lines
 from ftui.runs.run_folder import Run, find_run
 from ftui.runs.state import RunState, ended_badly, rank_words
 from ftui.runs.status import Offsets, Status, Watch, is_running, judge, read_status
@@ -91,7 +91,7 @@ def _last_words(run: Run, state: RunState) -> Iterator[str]:
     if state.phase == "queued" and state.attempt == 0:
         yield f"{run.name} has done nothing yet."
     if state.phase == "lost":
-        yield f"lost: {describe.lost_reason(state)}"
+        yield f"lost: {result_lines.lost_reason(state)}"
     if state.phase == "lost" or ended_badly(state):
         yield f"`ftui log {run.name} --output` prints what its engine printed."
 
@@ -123,14 +123,14 @@ class Course:
 
     def lines(self, record: AnyRecord, state: RunState) -> list[str]:
         """The lines for one record, `state` being what it led to; none for most."""
-        lines = describe.event_lines(record)
+        lines = record_lines.event_lines(record)
         if state.phase != self._phase and state.phase in PHASES:
-            lines += describe.phase_line(record)
+            lines += record_lines.phase_line(record)
         self._phase = state.phase
-        lines += describe.ending_lines(record, state)
+        lines += record_lines.ending_lines(record, state)
         if self._is_cut:
             state = msgspec.structs.replace(state, tokens_ahead=None)
-        lines += describe.step_lines(record, state, state.logging_steps or self._logging_steps)
+        lines += record_lines.step_lines(record, state, state.logging_steps or self._logging_steps)
         if isinstance(record, Step) and state.ranks and lines:
             lines.append(f"  {rank_words(state.ranks)}")
         return self._stamp(record.time, lines) if lines else []

@@ -10,7 +10,7 @@ import msgspec
 from ftui.evaluation.paired import TOO_FEW, MeanDifference, paired_difference
 from ftui.evaluation.text_measures import ALGORITHMS
 from ftui.measures import MEASURES, TEXT_MEASURES, Measure
-from ftui.runs.events import Record
+from ftui.runs.records.record import Record
 from ftui.system.files import read_plain
 
 LONGEST_RESULTS = 1 << 32  # bytes

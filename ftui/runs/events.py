@@ -1,31 +1,17 @@
-"""What happens in a run, said once, typed, in the past tense. Every line of every log file is one of these.
+"""What happens in a run, said once, typed, in the past tense. Every line of every log file is one of these, or of
+those in ftui/runs/records/.
 
 A record carries its kind, the version of its form, the wall-clock time (Unix seconds) and the attempt that wrote it.
 Measured floats are `float | None`: `None` is "not measured" unless the field's name stands in `non_finite`.
 """
 
-from typing import Literal
-
 import msgspec
 
+from ftui.runs.records.push_records import PushRecord
+from ftui.runs.records.record import Phase, Record, Reproducibility
+from ftui.runs.records.signs_of_life import Beat, Telemetry
+from ftui.runs.records.supervisor_records import Adopted, EngineEnded, EngineStarted, Restarting, Stalled
 from ftui.system.process_id import Identity
-
-FORM = 1
-
-Phase = Literal[
-    "queued", "starting", "preparing", "loading", "training", "evaluating", "saving", "held", "parked", "finished",
-    "stopped", "failed", "lost",
-]  # fmt: skip
-Reproducibility = Literal["EXACT", "SAME STATE", "NOT EXACT"]
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
-    """The fields of every line. `token` names the process that wrote it: readers ignore a superseded writer."""
-
-    v: int = msgspec.field(default_factory=lambda: FORM)  # from a factory, so that omit_defaults writes it
-    time: float = 0.0
-    attempt: int = 0
-    token: str = ""
 
 
 class RunOpened(Record, frozen=True, tag="run_opened"):
@@ -275,126 +261,6 @@ JournalRecord = (
 )  # fmt: skip
 
 
-class EngineStarted(Record, frozen=True, tag="engine_started"):
-    """The supervisor started the engine; of several ranks `identity` is rank 0."""
-
-    identity: Identity
-
-
-class Adopted(Record, frozen=True, tag="adopted"):
-    """A new supervisor watches an engine that an earlier one started."""
-
-    identity: Identity
-
-
-class Stalled(Record, frozen=True, tag="stalled"):
-    """No unit of work was finished for `seconds`; `limit_seconds` is how long the phase may stand still."""
-
-    phase: Phase
-    seconds: float
-    limit_seconds: float
-
-
-class EngineEnded(Record, frozen=True, tag="engine_ended"):
-    """How the engine's process ended: its exit code, or the signal that killed it, and the last lines it printed.
-
-    Both are `None` for an adopted engine: only its parent could have asked. `engine_memory`, `memory_total`: bytes it
-    held when last looked at, and bytes there are. `lost_node`: whose absence ended it, or (code 11) the wait for it.
-    """
-
-    code: int | None
-    signal: str | None
-    oom_kills: int | None
-    last_lines: list[str]
-    engine_memory: int | None = None
-    memory_total: int | None = None
-    stalled: bool = False
-    lost_node: str = ""
-
-
-class Restarting(Record, frozen=True, tag="restarting"):
-    """Another attempt begins after a pause (none: a node was lost, which is no restart) for `error` at `step`."""
-
-    step: int
-    error: str
-    number: int
-    pause_seconds: float
-
-
-class PushBegan(Record, frozen=True, tag="push_began"):
-    """A push of `what` (`seal`: of its manifest) to `to` begins or goes on; it ends with `process`.
-
-    `files`: their hashes by name. What is found there with one of them under its name is ours, and nothing else.
-    """
-
-    to: str
-    what: str
-    seal: str
-    process: Identity | None = None
-    files: dict[str, list[str]] = {}
-
-
-class Pushed(Record, frozen=True, tag="pushed"):
-    """Every file of `what` is at `place`. `verified`: their hashes were asked for there. `commit`: of the hub."""
-
-    to: str
-    what: str
-    seal: str
-    place: str
-    num_files: int
-    num_bytes: int
-    verified: bool
-    commit: str = ""
-
-
-class PushFailed(Record, frozen=True, tag="push_failed"):
-    """A push ended early; the next one goes on from there."""
-
-    to: str
-    what: str
-    message: str
-    hint: str = ""
-
-
-PushRecord = PushBegan | Pushed | PushFailed
-"""Written to pushes.jsonl by the holder of push.lock; they belong to no attempt."""
-
 SupervisorRecord = EngineStarted | Adopted | Stalled | EngineEnded | Restarting | Warned
-
-
-class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One GPU as NVML tells it; `None` where the driver hides a value. `rank`: which one of the run is on it."""
-
-    name: str
-    rank: int | None = None
-    memory_used: int | None = None
-    memory_total: int | None = None
-    utilization: float | None = None
-    temperature: float | None = None
-    power_watts: float | None = None
-
-
-class Telemetry(Record, frozen=True, tag="telemetry"):
-    """One sample of machine `node` of a run (0: of rank 0; `host`, where there are several): bytes, shares of 1."""
-
-    node: int = 0
-    host: str = ""
-
-    cpu_utilization: float | None = None
-    memory_used: int | None = None
-    memory_total: int | None = None
-    engine_memory: int | None = None
-    gpus: list[Gpu] = []
-    others: list["Telemetry"] = []
-
-
-class Beat(Record, frozen=True, tag="beat"):
-    """The engine's sign of life. `progress` grows with every unit of work in any phase; a stall is a still counter."""
-
-    phase: Phase
-    step: int
-    micro_step: int
-    progress: int
-
 
 AnyRecord = JournalRecord | Step | SupervisorRecord | PushRecord | Telemetry | Beat

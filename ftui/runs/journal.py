@@ -13,7 +13,8 @@ from typing import Any, get_args
 import msgspec
 
 from ftui.errors import DiskError, DiskFullError
-from ftui.runs.events import FORM, AnyRecord, Record
+from ftui.runs.events import AnyRecord
+from ftui.runs.records.record import FORM, Record
 from ftui.system.files import UnsafePathError, open_plain, open_private, sync_open, write_all
 from ftui.system.volume import is_disk_full
 

@@ -4,23 +4,14 @@ Each of journal, metrics and supervisor file keeps its own order, but a reader m
 fold therefore gives the same state for every interleaving: what belongs to one attempt is guarded by its number.
 """
 
-import re
-
 from msgspec.structs import replace
 
 from ftui import units
 from ftui.errors import (
-    BUG,
-    EXIT_WORDS,
-    FINISHED,
     PARKED,
-    PREEMPTED_NOT_SAVED,
     DiskError,
-    HostMemoryError,
-    StalledError,
 )
 from ftui.runs.events import (
-    Adopted,
     Answered,
     AnyRecord,
     CheckpointRejected,
@@ -29,17 +20,9 @@ from ftui.runs.events import (
     CheckpointTagged,
     CheckpointVerified,
     ControlApplied,
-    EngineEnded,
-    EngineStarted,
     EvaluationDone,
     MicroBatchChanged,
-    Phase,
     PhaseChanged,
-    PushBegan,
-    Pushed,
-    PushFailed,
-    PushRecord,
-    Restarting,
     RunFailed,
     RunFinished,
     RunOpened,
@@ -47,18 +30,19 @@ from ftui.runs.events import (
     RunStopped,
     Sampled,
     StageBegan,
-    Stalled,
     Step,
     Warned,
 )
+from ftui.runs.records.engine_end import explain_end
+from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed, PushRecord
+from ftui.runs.records.record import Phase
+from ftui.runs.records.supervisor_records import Adopted, EngineEnded, EngineStarted, Restarting, Stalled
 from ftui.runs.state import Evaluation, Push, Restart, RunState, SampleAnswer, SavedCheckpoint, mean_seconds, with_pause
 
 LEAVING = ("stop", "park", "abort")  # requests that end the attempt
 EVALUATIONS_KEPT = 16  # enough to fall back on when a resume drops the newest; status.json is written every second
 RESTARTS_KEPT = 16  # more than follow one another
 PUSHES_KEPT = 8
-RANK_FAILED = re.compile(r"rank \d+ failed: ")
-"""How a rank above 0, which writes no records, begins the line that says why it ended."""
 
 
 def fold(state: RunState, record: AnyRecord) -> RunState:
@@ -353,46 +337,9 @@ def _with_engine_end(state: RunState, record: EngineEnded) -> RunState:
     """The supervisor's word on an engine that left none of its own."""
     if state.ended_by == "engine" or state.restarting:
         return state
-    message, error, exit_code = _explain_end(state, record)
+    message, error, exit_code = explain_end(record, state.stalled)
     hint = "The same command continues from the newest checkpoint, or starts it again if it has saved none."
     return replace(
         _without_ending(state), ended_by="supervisor", phase=_failed(exit_code), exit_code=exit_code, message=message,
         hint=hint, error=error, last_lines=record.last_lines,
     )  # fmt: skip
-
-
-def _explain_end(state: RunState, record: EngineEnded) -> tuple[str, str, int]:
-    """Message, error in a few words and exit code for an engine that wrote no ending of its own."""
-    if record.lost_node and record.code == PARKED:
-        return f"The run was parked: {record.lost_node}.", f"exit code {PARKED}", PARKED
-    if record.lost_node:
-        return f"The engine was ended: {record.lost_node}.", record.lost_node, PREEMPTED_NOT_SAVED
-    if record.stalled:
-        message = f"The engine was killed: {state.stalled or 'it stood still'}."
-        return message, "stalled", StalledError.exit_code
-    if record.oom_kills:
-        ending = f"was killed ({record.signal})" if record.signal else f"ended (exit code {record.code})"
-        message = f"The engine {ending}: the host ran out of memory{_engine_memory(record)}."
-        return message, "host memory", HostMemoryError.exit_code
-    if record.signal in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"):
-        memory = _engine_memory(record) if record.signal == "SIGKILL" else ""
-        return f"The engine was killed ({record.signal}){memory}.", record.signal, PREEMPTED_NOT_SAVED
-    if record.signal:
-        return f"The engine crashed ({record.signal}).", record.signal, BUG
-    if record.code is None:
-        reason_unknown = "its supervisor had been replaced, so its exit code is unknown"
-        return f"The engine ended without writing why ({reason_unknown}).", "exit code unknown", BUG
-    if record.code == DiskError.exit_code:
-        message = "The disk did not take the engine's last record: it is full, or it fails (exit code 40)."
-        return message, "exit code 40", record.code
-    code = record.code if record.code in EXIT_WORDS and record.code != FINISHED else BUG
-    if reason := next((line for line in record.last_lines if RANK_FAILED.match(line)), ""):
-        return reason, f"exit code {record.code}", code
-    return f"The engine ended without writing why (exit code {record.code}).", f"exit code {record.code}", code
-
-
-def _engine_memory(record: EngineEnded) -> str:
-    """The memory it had when it was last looked at; nothing where that is not known."""
-    if record.engine_memory is None or record.memory_total is None:
-        return ""
-    return f"; the engine had {units.size(record.engine_memory)} of {units.size(record.memory_total)}"

@@ -17,7 +17,7 @@ from ftui.errors import (
     ProfileError,
     UsageError,
 )
-from ftui.runs.events import EngineEnded, Restarting
+from ftui.runs.records.supervisor_records import EngineEnded, Restarting
 from ftui.runs.state import Restart, RunState
 
 MOST_IN_A_ROW = 5

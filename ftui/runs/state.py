@@ -6,7 +6,8 @@ from typing import Literal
 import msgspec
 
 from ftui.errors import STOPPED, DiskError, DiskFullError
-from ftui.runs.events import Phase, RankSeconds, Reproducibility
+from ftui.runs.events import RankSeconds
+from ftui.runs.records.record import Phase, Reproducibility
 from ftui.system.process_id import Identity, is_alive
 
 PAUSES_KEPT = 64

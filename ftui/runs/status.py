@@ -10,8 +10,9 @@ from pathlib import Path
 import msgspec
 
 from ftui.errors import LostRunError, UsageError
-from ftui.runs.events import AnyRecord, Phase
+from ftui.runs.events import AnyRecord
 from ftui.runs.journal import PIECE, Tail
+from ftui.runs.records.record import Phase
 from ftui.runs.reduce import fold
 from ftui.runs.restart_policy import may_follow
 from ftui.runs.run_folder import Run

@@ -15,18 +15,11 @@ from ftui.errors import PARKED, DiskError
 from ftui.hardware.card_locks import RunCards
 from ftui.hardware.cgroup import oom_kills
 from ftui.runs.curves import CurveReader, write_curves
-from ftui.runs.events import (
-    Adopted,
-    ControlApplied,
-    ControlRefused,
-    EngineEnded,
-    EngineStarted,
-    Record,
-    Restarting,
-    Telemetry,
-    Warned,
-)
+from ftui.runs.events import ControlApplied, ControlRefused, Warned
 from ftui.runs.journal import Writer
+from ftui.runs.records.record import Record
+from ftui.runs.records.signs_of_life import Telemetry
+from ftui.runs.records.supervisor_records import Adopted, EngineEnded, EngineStarted, Restarting
 from ftui.runs.reduce import fold
 from ftui.runs.requests import Park, read_requests, remove_request
 from ftui.runs.restart_policy import decide

@@ -6,7 +6,9 @@ give no alarm.
 
 from collections import deque
 
-from ftui.runs.events import Beat, Phase, Stalled
+from ftui.runs.records.record import Phase
+from ftui.runs.records.signs_of_life import Beat
+from ftui.runs.records.supervisor_records import Stalled
 from ftui.runs.run_folder import Run
 from ftui.system.files import DAMAGED, read_json
 

@@ -17,7 +17,7 @@ from types import FrameType
 from ftui.errors import PREEMPTED_NOT_SAVED, DiskError, FtuiError
 from ftui.hardware.card_locks import RunCards
 from ftui.runs.curves import CurveReader
-from ftui.runs.events import Restarting
+from ftui.runs.records.supervisor_records import Restarting
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Watch, own_process
 from ftui.supervisor.attempt import POLL_SECONDS, Attempt

@@ -9,7 +9,7 @@ import psutil
 
 from ftui.hardware.cgroup import cgroup_folder, counter, read_number
 from ftui.hardware.nvml import Driver
-from ftui.runs.events import Gpu, Telemetry
+from ftui.runs.records.signs_of_life import Gpu, Telemetry
 
 _SHORTEST_CPU_INTERVAL = 0.1  # seconds; below, utilisation since the last look is noise
 _TEMPERATURE_OF_THE_GPU = 0  # NVML_TEMPERATURE_GPU

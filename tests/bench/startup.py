@@ -17,8 +17,10 @@ import time
 from itertools import chain, pairwise
 from pathlib import Path
 
-from ftui.runs.events import EngineStarted, EvaluationDone, PhaseChanged, Record, RunOpened, RunStarted, Sampled, Step
+from ftui.runs.events import EvaluationDone, PhaseChanged, RunOpened, RunStarted, Sampled, Step
 from ftui.runs.journal import Tail
+from ftui.runs.records.record import Record
+from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run
 
 PATIENCE_SECONDS = 120.0

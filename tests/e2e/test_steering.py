@@ -9,17 +9,9 @@ import sys
 import pytest
 
 from ftui.runs import checkpoint_folders
-from ftui.runs.events import (
-    ControlApplied,
-    ControlRefused,
-    EngineEnded,
-    EvaluationDone,
-    Restarting,
-    RunStarted,
-    RunStopped,
-    Sampled,
-)
+from ftui.runs.events import ControlApplied, ControlRefused, EvaluationDone, RunStarted, RunStopped, Sampled
 from ftui.runs.journal import Tail
+from ftui.runs.records.supervisor_records import EngineEnded, Restarting
 from ftui.runs.requests import Set, new_id, write_request
 from ftui.runs.run_folder import Run
 from tests.support.bench import Workbench, newest, records

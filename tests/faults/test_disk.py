@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from ftui.runs import checkpoint_folders
-from ftui.runs.events import EngineStarted, PhaseChanged, RunStarted, RunStopped, Warned
+from ftui.runs.events import PhaseChanged, RunStarted, RunStopped, Warned
 from ftui.runs.journal import Tail
+from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run
 from ftui.runs.status import read_status
 from ftui.system.volume import release_reserve

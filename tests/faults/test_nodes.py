@@ -15,8 +15,9 @@ import pytest
 
 from ftui.launch.open_run import create
 from ftui.profile.layers import resolve
-from ftui.runs.events import ControlApplied, EngineEnded, RunStarted, RunStopped
+from ftui.runs.events import ControlApplied, RunStarted, RunStopped
 from ftui.runs.journal import Tail
+from ftui.runs.records.supervisor_records import EngineEnded
 from ftui.supervisor.engine_process import rank_environment
 from tests.support.bench import Workbench, bench_at, compare_answers, records
 from tests.support.driving import LONG, last, steps, wait_until

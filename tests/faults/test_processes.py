@@ -14,8 +14,9 @@ import msgspec
 import pytest
 
 from ftui.runs import checkpoint_folders
-from ftui.runs.events import Adopted, EngineStarted, RunStarted
+from ftui.runs.events import RunStarted
 from ftui.runs.journal import Tail
+from ftui.runs.records.supervisor_records import Adopted, EngineStarted
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status
 from ftui.system.process_id import identity_of

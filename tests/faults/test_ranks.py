@@ -11,8 +11,9 @@ from safetensors.numpy import load_file
 
 from ftui.launch.open_run import create, resume, stored_profile
 from ftui.profile.layers import resolve
-from ftui.runs.events import ControlApplied, EngineEnded, MicroBatchChanged, RunFailed, RunStarted, RunStopped, Step
+from ftui.runs.events import ControlApplied, MicroBatchChanged, RunFailed, RunStarted, RunStopped, Step
 from ftui.runs.journal import Tail
+from ftui.runs.records.supervisor_records import EngineEnded
 from ftui.runs.run_folder import Run
 from ftui.supervisor.engine_process import LOST_RANK, rank_environment
 from tests.support.bench import STAGES, Workbench, bench_at, compare_answers, newest, records, resumed_from

@@ -9,7 +9,8 @@ import pytest
 
 from ftui.launch.open_run import create
 from ftui.profile.layers import resolve
-from ftui.runs.events import Beat, RunStopped
+from ftui.runs.events import RunStopped
+from ftui.runs.records.signs_of_life import Beat
 from ftui.runs.run_folder import Run
 from tests.faults.conftest import Account
 from tests.support.bench import bench_at, newest, records

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from ftui.launch import open_run
-from ftui.runs.events import Record
 from ftui.runs.journal import encode
+from ftui.runs.records.record import Record
 from ftui.runs.run_folder import Run, RunFacts, runs_root
 from ftui.supervisor import spawn
 from ftui.system.process_id import Identity, this_process

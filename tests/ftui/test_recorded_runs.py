@@ -14,9 +14,11 @@ from ftui.errors import STOPPED, DataError, HostMemoryError, NonFiniteError
 from ftui.profile.layers import resolve
 from ftui.runs import checkpoint_folders
 from ftui.runs.curves import CurveReader, read_stored_curves
-from ftui.runs.events import ControlApplied, ControlRefused, Phase, Restarting, RunStarted
+from ftui.runs.events import ControlApplied, ControlRefused, RunStarted
 from ftui.runs.journal import Tail
 from ftui.runs.pins import read_pins
+from ftui.runs.records.record import Phase
+from ftui.runs.records.supervisor_records import Restarting
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import Status, Watch, is_final, is_running, read_status

@@ -6,13 +6,8 @@ Only records with many required fields stand here; a test writes `Warned(message
 from typing import Any
 
 from ftui.runs.events import (
-    Beat,
     CheckpointSaved,
-    EngineEnded,
-    EngineStarted,
     EvaluationDone,
-    Phase,
-    Restarting,
     RunFailed,
     RunFinished,
     RunOpened,
@@ -20,6 +15,9 @@ from ftui.runs.events import (
     RunStopped,
     Step,
 )
+from ftui.runs.records.record import Phase
+from ftui.runs.records.signs_of_life import Beat
+from ftui.runs.records.supervisor_records import EngineEnded, EngineStarted, Restarting
 from ftui.system.process_id import Identity
 
 Fields = dict[str, Any]

@@ -9,18 +9,16 @@ from ftui.runs.events import (
     CheckpointRejected,
     ControlApplied,
     ControlRefused,
-    EngineEnded,
-    Gpu,
     MicroBatchChanged,
     Noted,
     PhaseChanged,
-    Restarting,
     RunFailed,
     RunStopped,
     Sampled,
-    Telemetry,
     Warned,
 )
+from ftui.runs.records.signs_of_life import Gpu, Telemetry
+from ftui.runs.records.supervisor_records import EngineEnded, Restarting
 from ftui.runs.run_folder import Run
 from ftui.system.process_id import Identity
 from tests.support.events import make_evaluation, make_run_opened, make_run_started, make_step

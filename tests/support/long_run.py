@@ -8,8 +8,10 @@ from pathlib import Path
 import msgspec
 
 from ftui.runs.curves import CurveReader, write_curves
-from ftui.runs.events import EngineStarted, PhaseChanged, Step, Telemetry
+from ftui.runs.events import PhaseChanged, Step
 from ftui.runs.journal import Writer
+from ftui.runs.records.signs_of_life import Telemetry
+from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.runs.status import Status, Watch
 from ftui.system.files import replace_file

@@ -7,8 +7,8 @@ from typing import Any
 
 from ftui.engine.__main__ import main
 from ftui.runs import journal
-from ftui.runs.events import Record
 from ftui.runs.journal import Writer
+from ftui.runs.records.record import Record
 
 
 def kill_at(owner: Any, name: str, number: int, *, after: bool = False, static: bool = False) -> None:

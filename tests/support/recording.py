@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.runs.events import Phase
+from ftui.runs.records.record import Phase
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status, is_frozen, read_status
 from ftui.system.process_id import Identity, is_alive, this_process

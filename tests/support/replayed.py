@@ -8,17 +8,10 @@ import pytest
 
 from ftui.runs.checkpoint_folders import MANIFEST, Manifest, publish, read_manifest
 from ftui.runs.curves import CurveReader, Curves
-from ftui.runs.events import (
-    Adopted,
-    EngineStarted,
-    EvaluationDone,
-    Gpu,
-    RankSeconds,
-    RunOpened,
-    Step,
-    Telemetry,
-)
+from ftui.runs.events import EvaluationDone, RankSeconds, RunOpened, Step
 from ftui.runs.journal import Tail, encode
+from ftui.runs.records.signs_of_life import Gpu, Telemetry
+from ftui.runs.records.supervisor_records import Adopted, EngineStarted
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status, Watch
 from ftui.system.process_id import Identity, this_process

@@ -7,8 +7,10 @@ from pathlib import Path
 import msgspec
 
 from ftui.runs.checkpoint_folders import Checkpoint, Manifest, publish
-from ftui.runs.events import CheckpointVerified, EngineStarted, Record, RunFinished
+from ftui.runs.events import CheckpointVerified, RunFinished
 from ftui.runs.journal import encode
+from ftui.runs.records.record import Record
+from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.system.process_id import this_process
 from tests.support.events import make_checkpoint_saved, make_evaluation, make_run_started

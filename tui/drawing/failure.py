@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from ftui.errors import BUG, EXIT_WORDS, PREEMPTED_NOT_SAVED
 from ftui.runs import describe
-from ftui.runs.events import EngineEnded
+from ftui.runs.records import result_lines
+from ftui.runs.records.supervisor_records import EngineEnded
 from ftui.runs.state import RunState, ended_badly, how_to_continue, phase_word
 from ftui.text import cut_middle
 
@@ -88,7 +89,7 @@ def _facts(frame: Frame, name: str, state: RunState, ended: EngineEnded | None, 
     right: Line = [(f"{describe.place(state)} ", "muted")]
     shown_name = cut_middle(name, frame.width - width_of([*standing, *right]) - 2)
     lines: list[Line] = [spread(frame.width, [(f" {shown_name}", "number"), *standing], right), []]
-    message = describe.lost_reason(state) if state.phase == "lost" else state.message or state.reason
+    message = result_lines.lost_reason(state) if state.phase == "lost" else state.message or state.reason
     lines += _part(frame, "what", message, "text")
     lines += _part(frame, "how", describe_ending(state, ended), "text")
     lines += _part(frame, "last event", last, "muted")

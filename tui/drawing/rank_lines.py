@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from ftui.runs.events import Gpu, RankSeconds, Telemetry
+from ftui.runs.events import RankSeconds
+from ftui.runs.records.signs_of_life import Gpu, Telemetry
 from ftui.runs.state import communication_share, own_seconds, slowest_rank
 
 from ..render.spans import Frame, Line, clipped, spread, width_of

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ftui.runs import describe
+from ftui.runs.records import result_lines
 from ftui.runs.state import eta_seconds, has_ended, phase_word, read_losses
 
 from ..render.spans import Frame, Line, around, left, middle, on_cursor, paragraph, right, thin_line
@@ -133,7 +134,7 @@ def explain_status(row: RunRow) -> tuple[str, str]:
     if row.status.frozen:
         return "Its engine was stopped by a signal (SIGSTOP): `kill -CONT` wakes it.", "warn"
     if state.phase == "lost":
-        return describe.lost_reason(state), "bad"
+        return result_lines.lost_reason(state), "bad"
     if state.message:
         return (state.message.split("\n")[0] + (f" {state.hint}" if state.hint else "")), "bad"
     if state.phase == "starting" and state.detail:

@@ -7,7 +7,8 @@ import msgspec
 
 from ftui.measures import MEASURES
 from ftui.runs.curves import Curves
-from ftui.runs.events import Gpu, RankSeconds, Telemetry
+from ftui.runs.events import RankSeconds
+from ftui.runs.records.signs_of_life import Gpu, Telemetry
 from ftui.runs.state import RunState, communication_share, slowest_rank
 
 from ..render.spans import Frame, Line, clipped, spread, width_of

@@ -10,32 +10,29 @@ from collections import deque
 import msgspec
 
 from ftui.errors import FINISHED, PARKED, STOPPED, DiskError
-from ftui.runs import describe
 from ftui.runs.events import (
     AnyRecord,
     CheckpointRejected,
     CheckpointSaved,
     ControlApplied,
     ControlRefused,
-    EngineEnded,
     EvaluationDone,
     MicroBatchChanged,
     Noted,
     PhaseChanged,
-    Pushed,
-    PushFailed,
-    Restarting,
     RunFailed,
     RunFinished,
     RunOpened,
     RunStarted,
     RunStopped,
     StageBegan,
-    Stalled,
     Step,
     Warned,
 )
 from ftui.runs.journal import Tail
+from ftui.runs.records import record_lines
+from ftui.runs.records.push_records import Pushed, PushFailed
+from ftui.runs.records.supervisor_records import EngineEnded, Restarting, Stalled
 from ftui.runs.run_folder import Run
 
 from .origin import read_origin
@@ -189,14 +186,14 @@ def event_texts(record: AnyRecord) -> list[str]:
         case Step():
             return []
         case PhaseChanged():
-            return [] if record.phase in ("evaluating", "saving") else describe.phase_line(record)
+            return [] if record.phase in ("evaluating", "saving") else record_lines.phase_line(record)
         case RunFailed():
             word = "parked" if record.exit_code == DiskError.exit_code else "failed"
-            return describe.lines_of(f"{word}: {record.message}")
+            return record_lines.lines_of(f"{word}: {record.message}")
         case RunStopped() | RunFinished():
             return [f"ended at step {record.step}: {record.reason}"]
         case EngineEnded():
             how = record.signal or (f"exit code {record.code}" if record.code is not None else "exit code unknown")
             return [f"the engine's process ended ({how})"]
         case _:
-            return describe.event_lines(record)
+            return record_lines.event_lines(record)

@@ -6,8 +6,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ftui.runs import describe
 from ftui.runs.events import AnyRecord, ControlApplied, ControlRefused
+from ftui.runs.records import record_lines
 from ftui.runs.requests import AnyRequest, ControlRequest, Set, write_request
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import address_request
@@ -53,9 +53,9 @@ class SentRequests(msgspec.Struct):
         """An answer, perhaps to one of them."""
         match record:
             case ControlApplied():
-                self._settle(record.request, "applied", "".join(describe.event_lines(record)[:1]))
+                self._settle(record.request, "applied", "".join(record_lines.event_lines(record)[:1]))
             case ControlRefused():
-                self._settle(record.request, "refused", "".join(describe.event_lines(record)[:1]))
+                self._settle(record.request, "refused", "".join(record_lines.event_lines(record)[:1]))
 
     def give_up(self) -> None:
         """The run has ended: it answers no more."""

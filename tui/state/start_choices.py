@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ftui.profile import presets
 from ftui.runs import describe
+from ftui.runs.records import result_lines
 from ftui.runs.run_folder import Run
 
 from ..drawing.wording import model_name, phase_style, status_word
@@ -57,7 +58,9 @@ def filter_choices(choices: list[StartChoice], text: str) -> list[StartChoice]:
 
 def _run(row: RunRow) -> StartChoice:
     state = row.status.state
-    reason = describe.lost_reason(state) if state.phase == "lost" else (state.message.split("\n")[0] or state.reason)
+    reason = (
+        result_lines.lost_reason(state) if state.phase == "lost" else (state.message.split("\n")[0] or state.reason)
+    )
     words = f"{status_word(row.status)} at {describe.place(state)}" + (f": {reason}" if reason else "")
     return StartChoice(RUNS, row.run.name, words, phase_style(row.status), run=row.run)
 

@@ -3,8 +3,8 @@
 import os
 from collections import deque
 
-from ftui.runs.events import Telemetry
 from ftui.runs.journal import Tail
+from ftui.runs.records.signs_of_life import Telemetry
 from ftui.runs.run_folder import Run
 from ftui.system.files import UnsafePathError, open_plain
 

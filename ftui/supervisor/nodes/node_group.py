@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ftui.errors import HardwareError, UsageError
-from ftui.runs.events import Telemetry
+from ftui.runs.records.signs_of_life import Telemetry
 from ftui.runs.run_folder import Run
 from ftui.supervisor.engine_process import (
     LINGER_SECONDS,

@@ -3,7 +3,7 @@ speaks: they hold no more than the proof that both know the secret."""
 
 import msgspec
 
-from ftui.runs.events import Telemetry
+from ftui.runs.records.signs_of_life import Telemetry
 
 
 class Message(msgspec.Struct, frozen=True, tag=True):

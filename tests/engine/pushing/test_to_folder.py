@@ -12,9 +12,9 @@ from ftui.engine.pushing import to_folder
 from ftui.engine.pushing.push_result import push_result
 from ftui.errors import FtuiError, PushError, UsageError
 from ftui.profile.sections.push_target import PushSection, Target, parse_target
-from ftui.runs.events import Pushed, PushFailed
 from ftui.runs.journal import Tail
 from ftui.runs.manifest import fault
+from ftui.runs.records.push_records import Pushed, PushFailed
 from ftui.runs.reduce import fold
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState

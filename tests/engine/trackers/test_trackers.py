@@ -19,8 +19,9 @@ from ftui.engine.trackers.__main__ import describe_run, send_news
 from ftui.engine.trackers.position import Position, load_position, save_position
 from ftui.engine.trackers.run_reader import RunReader
 from ftui.engine.trackers.sinks import Sink, TrackedRun, open_sink
-from ftui.runs.events import RankSeconds, Record, Sampled, Step
+from ftui.runs.events import RankSeconds, Sampled, Step
 from ftui.runs.journal import Writer
+from ftui.runs.records.record import Record
 from ftui.runs.run_folder import Run, RunFacts
 from tests.support.events import make_evaluation, make_run_started, make_step
 

@@ -18,15 +18,14 @@ from ftui.runs.events import (
     CheckpointSaved,
     ControlApplied,
     ControlRefused,
-    EngineEnded,
-    EngineStarted,
     PhaseChanged,
     RankSeconds,
-    Record,
     RunFailed,
     RunFinished,
     RunStopped,
 )
+from ftui.runs.records.record import Record
+from ftui.runs.records.supervisor_records import EngineEnded, EngineStarted
 from ftui.runs.run_folder import Run
 from ftui.system.process_id import Identity
 from ftui.text import cells

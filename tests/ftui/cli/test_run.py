@@ -21,7 +21,8 @@ from ftui.launch import open_run
 from ftui.launch.open_run import OpenedRun, locate_run
 from ftui.profile.layers import resolve
 from ftui.profile.schema import Profile
-from ftui.runs.events import ControlApplied, EngineStarted, PhaseChanged, RunFailed, RunFinished, Warned
+from ftui.runs.events import ControlApplied, PhaseChanged, RunFailed, RunFinished, Warned
+from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.requests import Abort, Stop, read_requests
 from ftui.runs.run_folder import Run, runs_root
 from ftui.runs.state import RunState

@@ -7,7 +7,8 @@ import pytest
 from ftui.cli import runs
 from ftui.cli.runs import print_runs, print_status
 from ftui.cli.terminal import table
-from ftui.runs.events import EngineStarted, RankSeconds, RunFailed
+from ftui.runs.events import RankSeconds, RunFailed
+from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run
 from ftui.runs.state import Evaluation, RunState
 from ftui.runs.status import Status

@@ -16,8 +16,8 @@ from ftui.launch.manage_runs import archive, describe_removal, plan_removal, rem
 from ftui.launch.open_run import create, locate_run, open_run, stored_profile
 from ftui.profile.layers import resolve
 from ftui.runs.checkpoint_folders import checkpoints_in, exporting, fault, link_copy, read_manifest
-from ftui.runs.events import PushBegan
 from ftui.runs.journal import encode
+from ftui.runs.records.push_records import PushBegan
 from ftui.runs.run_folder import Run, all_runs, find_run, runs_root
 from ftui.runs.status import read_status
 from ftui.system.files import UnsafePathError, try_lock

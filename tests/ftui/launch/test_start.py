@@ -18,7 +18,8 @@ from ftui.launch.open_run import check_moved_files, create, decide, open_run, pe
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.serialize import weights_difference
 from ftui.runs import status
-from ftui.runs.events import EngineStarted, RunFailed, RunFinished
+from ftui.runs.events import RunFailed, RunFinished
+from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run, all_runs, runs_root
 from ftui.runs.state import how_to_continue
 from ftui.runs.status import read_status

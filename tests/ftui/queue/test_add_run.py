@@ -12,7 +12,7 @@ from ftui.helper.client import Helper
 from ftui.profile.layers import resolve
 from ftui.queue.add_run import add, find_candidate
 from ftui.queue.queue_files import QueueFiles
-from ftui.runs.events import EngineStarted
+from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run, runs_root
 from ftui.system.files import try_lock
 from tests.support.stand_in_queue import driver

@@ -24,7 +24,7 @@ from ftui.queue.queue_files import QueueFiles
 from ftui.queue.slots import choose_starts
 from ftui.queue.waiting_runs import Added, Entry, Paused, Queue, Removed, Started
 from ftui.queue.wake import wake
-from ftui.runs.events import EngineStarted
+from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.runs.state import RunState
 from ftui.runs.status import Status, read_status

@@ -10,25 +10,23 @@ import pytest
 from ftui.cli.follow import news
 from ftui.runs import describe
 from ftui.runs.events import (
-    Adopted,
     AnyRecord,
     CheckpointRejected,
     CheckpointSaved,
     ControlApplied,
     ControlRefused,
-    EngineEnded,
     EvaluationDone,
     MicroBatchChanged,
     Noted,
     PhaseChanged,
-    Restarting,
     RunFailed,
     RunStopped,
     Sampled,
     StageBegan,
-    Stalled,
     Warned,
 )
+from ftui.runs.records import record_lines, result_lines
+from ftui.runs.records.supervisor_records import Adopted, EngineEnded, Restarting, Stalled
 from ftui.runs.reduce import fold
 from ftui.runs.requests import ControlRequest
 from ftui.runs.run_folder import Run
@@ -69,13 +67,15 @@ TOKENS = {"mean_token_accuracy": 0.5, "perplexity": 8.25}
 def test_measures_stand_beside_the_loss() -> None:
     state = state_of(make_run_started(**PLAN), step := make_step(120, extras=COMPARED))
     assert "train loss 2.5000 · accuracy 0.94 · margin 0.012 · kl n/a · 3400" in describe.progress(state)
-    (line,) = describe.step_lines(step, state, 10)
+    (line,) = record_lines.step_lines(step, state, 10)
     assert "accuracy 0.94 margin 0.012 kl n/a 3400 tok/s" in line and "lr" not in line
-    (plain,) = describe.step_lines(make_step(120, extras=TOKENS), state, 10)
+    (plain,) = record_lines.step_lines(make_step(120, extras=TOKENS), state, 10)
     assert "lr" in plain and "accuracy" not in plain, "the line of a step has 80 columns"
     evaluation = make_evaluation(100, 2.25, extras=TOKENS)
-    assert describe.event_lines(evaluation) == ["evaluation at step 100: loss 2.2500, accuracy 0.50, perplexity 8.25"]
-    assert describe.event_lines(Noted(message="odd,\nand usual")) == ["note: odd,", "  and usual"]
+    assert record_lines.event_lines(evaluation) == [
+        "evaluation at step 100: loss 2.2500, accuracy 0.50, perplexity 8.25"
+    ]
+    assert record_lines.event_lines(Noted(message="odd,\nand usual")) == ["note: odd,", "  and usual"]
 
 
 def test_the_end_compares_measures_with_the_beginning() -> None:
@@ -86,9 +86,9 @@ def test_the_end_compares_measures_with_the_beginning() -> None:
         make_evaluation(400, 0.5, extras=last),
     ]
     state = state_of(make_run_started(**PLAN), *evaluations, make_run_finished(400, step_final=200))
-    assert describe.measures_before_and_after(state) == ["accuracy 0.00 -> 0.75", "margin 0.00 -> 0.75"]
+    assert result_lines.measures_before_and_after(state) == ["accuracy 0.00 -> 0.75", "margin 0.00 -> 0.75"]
     alone = state_of(make_run_started(**PLAN), evaluations[-1], make_run_finished(400, step_final=200))
-    assert describe.measures_before_and_after(alone) == []
+    assert result_lines.measures_before_and_after(alone) == []
 
 
 def test_nothing_that_was_not_measured_is_shown() -> None:
@@ -157,25 +157,25 @@ def test_nothing_that_was_not_measured_is_shown() -> None:
     ],
 )
 def test_events_in_words(record: AnyRecord, lines: list[str]) -> None:
-    assert describe.event_lines(record) == lines
+    assert record_lines.event_lines(record) == lines
 
 
 def test_the_plan_and_where_it_goes_on() -> None:
-    lines = describe.event_lines(make_run_started(120, **PLAN))
+    lines = record_lines.event_lines(make_run_started(120, **PLAN))
     assert lines[0] == "tiny\u241b[31m · lora · bf16 · 1.20 M of 135.00 M parameters trained"
     assert "123.5 k tokens · 65.4 k target tokens" in lines[1]
     assert lines[2].startswith("400 steps") and lines[2].endswith("8 sequences a step")
     assert lines[3] == "resumed from checkpoints/checkpoint-120 at step 120"
-    assert len(describe.event_lines(make_run_started(**PLAN))) == 3
+    assert len(record_lines.event_lines(make_run_started(**PLAN))) == 3
     assert max(map(len, lines)) <= 80
-    staged = describe.event_lines(msgspec.structs.replace(make_run_started(**PLAN), stages=[1, 11]))
+    staged = record_lines.event_lines(msgspec.structs.replace(make_run_started(**PLAN), stages=[1, 11]))
     assert "target tokens in a mean epoch" in staged[1] and "a mean epoch" in staged[2]
     assert not any("mean" in line for line in lines)
 
 
 def test_a_step_that_was_not_applied_is_told() -> None:
     bad = msgspec.structs.replace(make_step(3, loss=None, applied=False), non_finite=["loss", "grad_norm"])
-    assert describe.event_lines(bad) == ["step 3: loss and grad_norm not finite, the step was not applied"]
+    assert record_lines.event_lines(bad) == ["step 3: loss and grad_norm not finite, the step was not applied"]
 
 
 def test_without_a_terminal_a_line_is_printed_every_few_steps() -> None:
@@ -217,7 +217,7 @@ def test_the_summary_of_a_finished_run() -> None:
         Sampled(step=400, prompt="Why?", completion="Because.", attempt=1),
         make_run_finished(400, reason="all 400 steps are done", loss_before=3.21, loss_final=1.5, step_final=380),
     )
-    assert describe.summary(RUN, state, learning_rate=1e-4) == [
+    assert result_lines.summary(RUN, state, learning_rate=1e-4) == [
         "mine finished at step 400/400: all 400 steps are done",
         "  result      /runs/mine/final",
         "  evaluation  loss 3.2100 at step 0 -> 1.5000 in final/ (step 380)",
@@ -235,7 +235,7 @@ def test_a_model_trained_whole_is_loaded_with_transformers() -> None:
         msgspec.structs.replace(make_run_started(**PLAN), method="full"),
         make_run_finished(400, reason="all 400 steps are done"),
     )
-    lines = describe.summary(RUN, state, learning_rate=1e-4)
+    lines = result_lines.summary(RUN, state, learning_rate=1e-4)
     assert "    from transformers import AutoModelForCausalLM" in lines
     assert not any("evaluation" in line for line in lines)
 
@@ -250,7 +250,7 @@ def test_a_model_trained_whole_is_loaded_with_transformers() -> None:
 def test_a_reward_model_is_loaded_as_one(method: str, library: str, auto: str) -> None:
     started = msgspec.structs.replace(make_run_started(**PLAN), method=method)
     state = state_of(started, make_run_finished(400, reason="all 400 steps are done"))
-    lines = describe.summary(RUN, state, learning_rate=1e-4, gives_scores=True)
+    lines = result_lines.summary(RUN, state, learning_rate=1e-4, gives_scores=True)
     assert lines[-2] == f"    from {library} import {auto}"
     assert lines[-1] == f"    model = {auto}.from_pretrained('/runs/mine/final', num_labels=1)"
 
@@ -267,7 +267,7 @@ def test_a_reward_model_is_loaded_as_one(method: str, library: str, auto: str) -
 )
 def test_losses_before_and_after(before: float | None, after: float | None, rate: float, words: str | None) -> None:
     state = RunState(loss_before=before, loss_final=after, step_final=5)
-    assert describe.losses(state, rate) == words
+    assert result_lines.losses(state, rate) == words
 
 
 def test_a_run_that_was_preempted_says_how_to_go_on() -> None:
@@ -276,7 +276,7 @@ def test_a_run_that_was_preempted_says_how_to_go_on() -> None:
         CheckpointSaved(step=100, path="checkpoints/checkpoint-100", tags=[], num_bytes=1, seconds=1.0, attempt=1),
         RunStopped(step=100, reason="pre-empted (SIGTERM)", exit_code=20, attempt=1),
     )
-    assert describe.summary(RUN, state, learning_rate=1e-4) == [
+    assert result_lines.summary(RUN, state, learning_rate=1e-4) == [
         "mine stopped at step 100/400: pre-empted (SIGTERM)",
         "  checkpoint  /runs/mine/checkpoints/checkpoint-100",
         "  continue    the same command",
@@ -285,28 +285,30 @@ def test_a_run_that_was_preempted_says_how_to_go_on() -> None:
 
 def test_a_run_that_was_stopped_before_it_trained_names_no_step() -> None:
     state = state_of(RunStopped(step=0, reason="pre-empted (SIGTERM) before training", exit_code=21, attempt=1))
-    assert describe.summary(RUN, state, learning_rate=1e-4)[0] == "mine stopped: pre-empted (SIGTERM) before training"
+    assert (
+        result_lines.summary(RUN, state, learning_rate=1e-4)[0] == "mine stopped: pre-empted (SIGTERM) before training"
+    )
 
 
 def test_failures_in_words() -> None:
     told = RunFailed(message="no such file: x\x1b", hint="write it", exit_code=31, error="", attempt=1)
-    assert describe.failure(RUN, state_of(told)) == "error: mine: no such file: x\u241b\n  hint: write it"
+    assert result_lines.failure(RUN, state_of(told)) == "error: mine: no such file: x\u241b\n  hint: write it"
     killed = EngineEnded(code=None, signal="SIGKILL", oom_kills=1, last_lines=["a\x1b", "b"], attempt=1)
-    text = describe.failure(RUN, state_of(killed))
+    text = result_lines.failure(RUN, state_of(killed))
     assert "killed (SIGKILL): the host ran out of memory" in text
     assert text.endswith("the engine's last lines:\n  a\u241b\n  b")
-    assert "without writing why" in describe.failure(RUN, RunState(phase="lost"))
+    assert "without writing why" in result_lines.failure(RUN, RunState(phase="lost"))
 
 
 def test_a_resumed_run_says_how_surely_it_is_the_same() -> None:
     exact = msgspec.structs.replace(make_run_started(8, **PLAN), reproducibility="EXACT", reproducibility_reasons=[])
-    assert describe.event_lines(exact)[3:] == ["resumed from checkpoints/checkpoint-8 at step 8 · EXACT"]
+    assert record_lines.event_lines(exact)[3:] == ["resumed from checkpoints/checkpoint-8 at step 8 · EXACT"]
     other = msgspec.structs.replace(
         make_run_started(8, **PLAN),
         reproducibility="NOT EXACT",
         reproducibility_reasons=["another GPU\x1b", "2 threads, not 4"],
     )
-    assert describe.event_lines(other)[3:] == [
+    assert record_lines.event_lines(other)[3:] == [
         "resumed from checkpoints/checkpoint-8 at step 8 · NOT EXACT",
         "  because another GPU\u241b; 2 threads, not 4",
     ]
@@ -320,9 +322,11 @@ def test_what_restarts_came_to() -> None:
     state = state_of(crash, again)
     assert describe.progress(state) == "starting · again in 1.0 s after a crash at step 7 (restart 1)"
     lost = msgspec.structs.replace(state, phase="lost")
-    assert "crashed at step 7, and its supervisor was ended" in describe.failure(RUN, lost)
+    assert "crashed at step 7, and its supervisor was ended" in result_lines.failure(RUN, lost)
     failed = state_of(crash, again, msgspec.structs.replace(crash, attempt=2))
-    assert "It had been started again once; the crash before, at step 7: exit code 1" in describe.failure(RUN, failed)
+    assert "It had been started again once; the crash before, at step 7: exit code 1" in result_lines.failure(
+        RUN, failed
+    )
 
 
 def test_a_run_parked_for_want_of_room_says_so() -> None:
@@ -340,5 +344,5 @@ def test_the_micro_batch_is_named_with_the_step_it_began_at() -> None:
 def test_a_request_is_called_by_the_command_that_sends_it(kind: type[ControlRequest]) -> None:
     """In the event of a refusal, whatever the verb in the run's files is."""
     record = ControlRefused(request="x", verb=str(kind.__struct_config__.tag), step=3, reason="no")
-    (line,) = describe.event_lines(record)
+    (line,) = record_lines.event_lines(record)
     assert line.split()[0] in {*RUN_VERBS, *CHECKPOINT_VERBS, "set", "ask"} - {"hold"}, line

@@ -5,15 +5,8 @@ from typing import Any
 
 import pytest
 
-from ftui.runs.events import (
-    AnyRecord,
-    CheckpointSaved,
-    CheckpointVerified,
-    ControlApplied,
-    EngineEnded,
-    EngineStarted,
-    Restarting,
-)
+from ftui.runs.events import AnyRecord, CheckpointSaved, CheckpointVerified, ControlApplied
+from ftui.runs.records.supervisor_records import EngineEnded, EngineStarted, Restarting
 from ftui.runs.reduce import fold
 from ftui.runs.restart_policy import EXPLAINED, crash_step, decide, may_follow, row_before
 from ftui.runs.state import Restart, RunState

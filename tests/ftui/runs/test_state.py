@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftui.runs.events import (
-    Adopted,
     Answered,
     AnyRecord,
     CheckpointRejected,
@@ -18,10 +17,7 @@ from ftui.runs.events import (
     CheckpointVerified,
     ControlApplied,
     ControlRefused,
-    EngineEnded,
-    EngineStarted,
     MicroBatchChanged,
-    Phase,
     PhaseChanged,
     RankSeconds,
     RunFailed,
@@ -30,10 +26,11 @@ from ftui.runs.events import (
     RunStopped,
     Sampled,
     StageBegan,
-    Stalled,
-    Telemetry,
     Warned,
 )
+from ftui.runs.records.record import Phase
+from ftui.runs.records.signs_of_life import Telemetry
+from ftui.runs.records.supervisor_records import Adopted, EngineEnded, EngineStarted, Stalled
 from ftui.runs.reduce import EVALUATIONS_KEPT, fold
 from ftui.runs.restart_policy import may_follow
 from ftui.runs.state import (

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ftui.runs.events import EngineEnded, EngineStarted, PhaseChanged, RunFinished
+from ftui.runs.events import PhaseChanged, RunFinished
+from ftui.runs.records.supervisor_records import EngineEnded, EngineStarted
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import Status, Watch, is_final, is_frozen, read_status, run_is_running

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from ftui.runs.events import PushBegan, Pushed, PushFailed
 from ftui.runs.journal import encode
+from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed
 from ftui.runs.run_folder import Run
 from ftui.runs.status import read_status
 from ftui.supervisor import push_at_end

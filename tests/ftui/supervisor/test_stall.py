@@ -5,7 +5,9 @@ from typing import Any, get_args
 import pytest
 
 from ftui.profile.schema import HealthSection, Tracker
-from ftui.runs.events import Beat, Phase, Stalled
+from ftui.runs.records.record import Phase
+from ftui.runs.records.signs_of_life import Beat
+from ftui.runs.records.supervisor_records import Stalled
 from ftui.runs.run_folder import Run
 from ftui.supervisor import stall
 from ftui.supervisor.settings import KNOWN_TRACKERS, STALL_MINUTES, read_settings

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ftui.runs.events import Adopted, EngineEnded, EngineStarted, Restarting, Stalled, Telemetry
 from ftui.runs.journal import Tail
+from ftui.runs.records.signs_of_life import Telemetry
+from ftui.runs.records.supervisor_records import Adopted, EngineEnded, EngineStarted, Restarting, Stalled
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status, read_status
 from ftui.supervisor import attempt, stall

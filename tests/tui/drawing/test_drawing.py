@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from ftui.runs import describe
 from ftui.runs.curves import AttemptCurves, Curves, Series
-from ftui.runs.events import EngineEnded, Gpu, RankSeconds, Telemetry
+from ftui.runs.events import RankSeconds
+from ftui.runs.records import result_lines
+from ftui.runs.records.signs_of_life import Gpu, Telemetry
+from ftui.runs.records.supervisor_records import EngineEnded
 from ftui.runs.run_folder import Run
 from ftui.runs.state import Restart, RunState, SavedCheckpoint
 from ftui.runs.status import Status
@@ -327,7 +329,7 @@ def test_nobody_is_sent_to_a_checkpoint_that_is_not_there(code: int, by: str) ->
     state = replace(FAILED, phase=phase, ended_by=ended_by, exit_code=code, checkpoints=[], hint="")
     text = " ".join(drawn_failure(state, None, 60).split())
     assert "newest checkpoint" not in text and "saved none" in text
-    assert "newest checkpoint" not in describe.failure(Run(Path("mine")), state)
+    assert "newest checkpoint" not in result_lines.failure(Run(Path("mine")), state)
     with_one = replace(state, checkpoints=FAILED.checkpoints)
     assert code in (30, 31, 32, 41) or "newest checkpoint" in " ".join(drawn_failure(with_one, None, 60).split())
 

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ftui.runs.events import ControlApplied, ControlRefused, EngineEnded, RunFailed, RunStopped
+from ftui.runs.events import ControlApplied, ControlRefused, RunFailed, RunStopped
 from ftui.runs.journal import encode
+from ftui.runs.records.supervisor_records import EngineEnded
 from ftui.runs.requests import AnyRequest, read_requests
 from ftui.runs.run_folder import Run, runs_root
 from ftui.runs.state import RunState

@@ -13,7 +13,9 @@ from ftui.launch.open_run import stored_profile, with_run_name
 from ftui.profile.consent import keep_consents
 from ftui.profile.layers import resolve
 from ftui.profile.serialize import to_toml
-from ftui.runs.events import EngineStarted, Record, RunFailed, RunStopped
+from ftui.runs.events import RunFailed, RunStopped
+from ftui.runs.records.record import Record
+from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run, runs_root
 from ftui.supervisor import spawn
 from ftui.system.process_id import this_process

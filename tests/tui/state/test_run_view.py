@@ -9,19 +9,12 @@ import msgspec
 import pytest
 
 from ftui.errors import UsageError
-from ftui.runs.events import (
-    CheckpointSaved,
-    ControlApplied,
-    ControlRefused,
-    EngineEnded,
-    PhaseChanged,
-    PushBegan,
-    PushFailed,
-    Record,
-    Telemetry,
-    Warned,
-)
+from ftui.runs.events import CheckpointSaved, ControlApplied, ControlRefused, PhaseChanged, Warned
 from ftui.runs.journal import encode
+from ftui.runs.records.push_records import PushBegan, PushFailed
+from ftui.runs.records.record import Record
+from ftui.runs.records.signs_of_life import Telemetry
+from ftui.runs.records.supervisor_records import EngineEnded
 from ftui.runs.requests import Delete, Pause, Set
 from ftui.runs.run_folder import Run
 from ftui.tui.state.history import EVENTS_KEPT, MARKS_KEPT, AttemptStart, History, tone_of

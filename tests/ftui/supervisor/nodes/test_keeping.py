@@ -18,8 +18,9 @@ import pytest
 from ftui.cli.cluster.keep_node import code_of_ended, keep_node
 from ftui.errors import PREEMPTED_NOT_SAVED, FtuiError, HardwareError, UsageError
 from ftui.hardware.card_locks import is_taken
-from ftui.runs.events import ControlApplied, ControlRefused, EngineEnded, RunFinished, Warned
+from ftui.runs.events import ControlApplied, ControlRefused, RunFinished, Warned
 from ftui.runs.journal import Tail
+from ftui.runs.records.supervisor_records import EngineEnded
 from ftui.runs.requests import Park, Stop, write_request
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import address_request

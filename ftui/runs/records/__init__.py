@@ -1,0 +1,1 @@
+"""The kinds of records beside those of the journal, and what all of them share."""
