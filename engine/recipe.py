@@ -25,6 +25,7 @@ from .distributed.worker_rank import run_worker
 from .evaluation.generated_answers import AnswerMeasures
 from .generation.answer_requests import RequestAnswerer
 from .generation.load_trained import answering_model
+from .health.watch import HealthWatch
 from .inspection.measured_reference import describe_reference
 from .models.model_parts import ModelParts
 from .models.quantization import num_parameters
@@ -151,7 +152,8 @@ def _lead(
             events.write(_describe_start(profile, data, parts, state, resumed), durable=True)
             if state.step == 0:
                 state.samples_before = generator.answer(profile.eval.sample_prompts)
-            steps = StepRunner(profile, data.plan, parts, state, ranks, events, passes)
+            watch = HealthWatch(profile, parts, events, control, run.name)
+            steps = StepRunner(profile, data.plan, parts, state, ranks, events, passes, watch)
             loop = Loop(profile, data.plan, state, control, events, evaluator, checkpoints)
             return end.finish(loop.run(steps, parts.device))
         except Shutdown as shutdown:

@@ -19,7 +19,7 @@ from ..training.evaluate import non_finite
 from ..training.generate import TextGenerator
 from ..training.prepare import TrainingData
 from ..training.triggers import epoch_at
-from .checkpoint import CheckpointManager, read_own_weights
+from .checkpoint import CheckpointManager, check_finite, read_own_weights
 from .model_card import CARD, CardFacts, evaluation_at, read_journal, write_card
 
 
@@ -36,7 +36,8 @@ def export(
     """Choose the weights, answer the sample prompts with them, write final/; returns their step and evaluation loss.
 
     Raises:
-        NonFiniteError: the weights would be the last ones, and their newest evaluation is NaN or infinite.
+        NonFiniteError: the weights would be the last ones, and one of them, or their newest evaluation, is NaN or
+            infinite.
     """
     step, loss = _choose_weights(run, profile, parts, state, events, checkpoints)
     generator.answer(profile.eval.sample_prompts)
@@ -70,11 +71,16 @@ def _choose_weights(
             read_own_weights(parts, folder)
             return best, state.best_loss
         events.warn(f"checkpoint-{best}, the best, is damaged ({problem}): final/ has the last weights")
-    if not state.last_is_finite:
+    has_finite_weights = check_finite(parts, checkpoints.ranks)
+    if not (state.last_is_finite and has_finite_weights):
         kept = "is not written"
         if checkpoint_folders.fault(run.final, quick=True) is None:  # of an earlier stop
             kept = f"stays that of step {checkpoint_folders.read_manifest(run.final).step}"
-        what = f"final/ {kept}: the evaluation loss at step {state.evaluated_step}"
+        what = (
+            f"final/ {kept}: a trained weight"
+            if not has_finite_weights
+            else (f"final/ {kept}: the evaluation loss at step {state.evaluated_step}")
+        )
         raise non_finite(what, profile, parts.hardware)
     return state.step, state.last_loss if state.evaluated_step == state.step else None
 

@@ -30,12 +30,15 @@ Why = Literal["preempted", "park", "stop", "abort", "full"]
 
 
 class Shutdown(Exception):
-    """The attempt is to end, and why. Raised only between units of work; `request` asked for it, if one did."""
+    """The attempt is to end, and why. Raised only between units of work; `request` asked for it, if one did. `reason`:
+    what else did, in words.
+    """
 
-    def __init__(self, why: Why, request: AnyRequest | None = None) -> None:
+    def __init__(self, why: Why, request: AnyRequest | None = None, reason: str = "") -> None:
         super().__init__(why)
         self.why: Why = why
         self.request = request
+        self.reason = reason
 
 
 class RequestLevel(IntEnum):
@@ -70,6 +73,7 @@ class Control:
         self._is_handling = False
         self._has_handled = False
         self._is_paused = False
+        self._is_to_park = False
         self._next_read = 0.0
 
     def listen(self) -> None:
@@ -138,6 +142,14 @@ class Control:
                 self._before_work()
             self.away_seconds += time.perf_counter() - begun
 
+    def act_on_red(self, action: Literal["warn", "pause", "park"]) -> None:
+        """Do what health.on_red says about a red alarm, at the next look."""
+        if action == "park":
+            self._is_to_park = True
+        elif action == "pause" and not self._is_paused and self.inbox is not None:
+            self._is_paused = True
+            self.inbox.enter_pause()
+
     def poll_at_once(self) -> None:
         """`poll()`, and look for requests now, however short ago that was: one may end what is under way."""
         self._next_read = 0.0
@@ -147,6 +159,9 @@ class Control:
         """Obey what has come; whether the run is paused now."""
         if self.terminated:
             raise Shutdown("preempted")
+        if self._is_to_park and not self._is_handling:
+            self._is_to_park = False  # once: who leaves the run looks here again
+            raise Shutdown("park", reason='a red alarm, and health.on_red = "park"')
         if self._stop is not None and self.is_training:
             stop, self._stop = self._stop, None  # once: who leaves the run looks here again
             raise Shutdown("stop", stop)

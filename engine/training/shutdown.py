@@ -90,7 +90,7 @@ class RunEnd:
                 return self._preempt()
             case "park":
                 self._save("parked", shutdown)
-                reason = "on request" if shutdown.request is not None else self._rung_words()
+                reason = "on request" if shutdown.request is not None else shutdown.reason or self._rung_words()
                 return self._stop_record(reason, PARKED)
             case "stop":
                 return self._stop(shutdown)

@@ -18,6 +18,7 @@ from ftui.supervisor.engine_process import RankLostError
 
 from ..distributed.process_group import ELSEWHERE, Action, ProcessGroup, RankCommand
 from ..distributed.stragglers import Stragglers, seconds_by_rank
+from ..health.watch import HealthWatch
 from ..models.model_parts import ModelParts
 from ..optim.learning_rate import LearningRate
 from ..optim.loss_scaler import after_step
@@ -44,6 +45,7 @@ class StepRunner:
     ranks: ProcessGroup
     events: EventWriter
     passes: ForwardBackward
+    watch: HealthWatch | None = None
 
     def __post_init__(self) -> None:
         self._learning_rate = LearningRate(self.profile.train, self.plan)
@@ -65,6 +67,8 @@ class StepRunner:
             self.ranks.order(RankCommand(Action.APPLY if applied else Action.DROP, step, factor=rate))
             if applied:
                 self._apply(step, rate)
+            if self.watch is not None:
+                self.watch.see_gradients(gradients.grad_norm, rate, applied=applied)
         finally:
             self.parts.optimizer.zero_grad(set_to_none=True)  # a save after an error saves the last boundary
         self._record(step, gradients, rate, applied)
@@ -129,21 +133,22 @@ class StepRunner:
         state.num_target_tokens += batches.num_target_tokens
         state.bad_steps = 0 if applied else state.bad_steps + (not overflowed)
         seconds = time.perf_counter() - gradients.start + gradients.data_seconds
-        self.events.write_step(
-            Step(
-                step=step, epoch=epoch, loss=gradients.loss, learning_rate=rate,
-                grad_norm=gradients.grad_norm, num_tokens=batches.num_tokens,
-                num_target_tokens=batches.num_target_tokens, tokens_per_second=batches.num_tokens / seconds,
-                data_seconds=gradients.data_seconds, forward_backward_seconds=gradients.end - gradients.start,
-                optimizer_seconds=end_of_update - gradients.end,
-                rest_seconds=gradients.start + seconds - gradients.data_seconds - end_of_update,
-                memory=used_bytes(self.parts.device), applied=applied, extras=extras,
-                ranks=seconds_by_rank(gradients.ranks),
-            )
+        record = Step(
+            step=step, epoch=epoch, loss=gradients.loss, learning_rate=rate,
+            grad_norm=gradients.grad_norm, num_tokens=batches.num_tokens,
+            num_target_tokens=batches.num_target_tokens, tokens_per_second=batches.num_tokens / seconds,
+            data_seconds=gradients.data_seconds, forward_backward_seconds=gradients.end - gradients.start,
+            optimizer_seconds=end_of_update - gradients.end,
+            rest_seconds=gradients.start + seconds - gradients.data_seconds - end_of_update,
+            memory=used_bytes(self.parts.device), applied=applied, extras=extras,
+            ranks=seconds_by_rank(gradients.ranks),
         )  # fmt: skip
+        self.events.write_step(record)
         self.events.progress(step=step)
         for message in self._stragglers.look(step, gradients.ranks):
             self.events.warn(message)
+        if self.watch is not None:
+            self.watch.see_step(record, overflowed=overflowed)
         if state.bad_steps >= self.profile.health.max_bad_steps:
             raise NonFiniteError(
                 f"{state.bad_steps} steps in a row up to step {step} had a NaN or infinite loss or gradient.",

@@ -14,12 +14,23 @@ from ftui.errors import UsageError
 from ftui.measures import MEASURES
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
-from ftui.runs.state import RunState, disk_trouble, eta_seconds, own_seconds, phase_word, rank_words, read_losses
+from ftui.runs.state import (
+    RunState,
+    alarm_name,
+    disk_trouble,
+    eta_seconds,
+    own_seconds,
+    phase_word,
+    rank_words,
+    read_losses,
+    red_alarms,
+)
 from ftui.runs.status import Status, is_running, list_order, read_status
 from ftui.supervisor.spawn import ensure_supervised
 from ftui.system.process_id import is_alive
 from ftui.text import escape_document, shown
 
+ALARMS_SHOWN = 3
 RANKS_LISTED = 16
 HEADINGS = ("run", "phase", "step", "train loss", "eval loss", "tokens/s", "age")
 
@@ -80,7 +91,7 @@ def standing(status: Status) -> str:
         return f"{phase}, unwatched"
     if state.restarting and state.phase == "starting":
         return "restarting"
-    trouble = disk_trouble(state)
+    trouble = disk_trouble(state) or ", ".join(red_alarms(state))
     return f"{phase}, {trouble}" if trouble else phase
 
 
@@ -140,6 +151,9 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     yield "checkpoint", f"step {newest.step}" if newest else "none"
     if state.resumed_from:
         yield "resumed from", shown(state.resumed_from)
+    for alarm in state.alarms[-ALARMS_SHOWN:]:
+        yield f"health, {alarm.level}", f"step {alarm.step}: {shown(alarm_name(alarm))}: {shown(alarm.evidence)}"
+        yield "", shown(alarm.suggestion)
     for number, line in enumerate(state.warning.splitlines()):
         yield "" if number else "last warning", shown(line)
     yield "engine", _process(status.engine.pid, is_alive(status.engine)) if status.engine else units.MISSING

@@ -11,6 +11,8 @@ class Driver:
     def __init__(self) -> None:
         self.handles: list[Any] = []
         self._nvml: Any = None
+        self._events: Any = None
+        self._xids: dict[str, int] = {}
         try:
             import pynvml
         except ImportError:
@@ -38,6 +40,25 @@ class Driver:
         """Bytes used, and bytes there are."""
         memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
         return (None, None) if memory is None else (_bytes(memory.used), _bytes(memory.total))
+
+    def throttle_reasons(self, handle: Any) -> int | None:
+        """Why the clock is lower than it could be: bits, `None` where that is hidden. (NVML renamed the question.)"""
+        for question in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
+            if (reasons := self.ask(question, handle)) is not None:
+                return int(reasons)
+        return None
+
+    def newest_xid(self, handle: Any) -> int | None:
+        """The newest XID error of a GPU since this was first asked; `None` where there is none, or it is hidden."""
+        if self._nvml is None:
+            return None
+        if self._events is None:
+            self._events = self.ask("nvmlEventSetCreate")
+            for one in self.handles if self._events is not None else ():
+                self.ask("nvmlDeviceRegisterEvents", one, self._nvml.nvmlEventTypeXidCriticalError, self._events)
+        while self._events is not None and (event := self.ask("nvmlEventSetWait_v2", self._events, 0)) is not None:
+            self._xids[str(self.ask("nvmlDeviceGetUUID", event.device))] = int(event.eventData)
+        return self._xids.get(str(self.ask("nvmlDeviceGetUUID", handle)))
 
     def close(self) -> None:
         """Let go of the driver."""

@@ -12,6 +12,7 @@ from ftui.profile.sections.curriculum import CurriculumStage
 from ftui.profile.sections.data import DataSection
 from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
 from ftui.profile.sections.fields import Section, conduct, one_or_list, tuple_of_list, weights
+from ftui.profile.sections.health import HealthSection
 from ftui.profile.sections.model import ModelSection
 from ftui.profile.sections.preference import PAIR_STAGES, PreferenceSection
 from ftui.profile.sections.push_target import PushSection
@@ -104,17 +105,6 @@ class HardwareSection(Section):
     @classmethod
     def _one_or_none(cls, given: Any) -> Any:
         return one_or_list(given)
-
-
-class HealthSection(Section):
-    """`[health]`: when a broken run is ended."""
-
-    max_bad_steps: int = conduct(3, ge=1)
-    """End the run after this many steps in a row with a NaN or infinite loss or gradient. No such step is applied."""
-
-    stall_minutes: float | None = conduct(5.0, gt=0)
-    """Restart an engine that makes no progress for this long (and for 20 times its usual pace); replace a process that
-    tokenises and gives no answer for as long. "none" = never."""
 
 
 class Profile(Section):

@@ -7,6 +7,7 @@ Measured floats are `float | None`: `None` is "not measured" unless the field's 
 
 import msgspec
 
+from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.push_records import PushRecord
 from ftui.runs.records.record import Phase, Record, Reproducibility
 from ftui.runs.records.signs_of_life import Beat, Telemetry
@@ -257,10 +258,10 @@ class RunFailed(Record, frozen=True, tag="run_failed"):
 JournalRecord = (
     RunOpened | PhaseChanged | RunStarted | StageBegan | EvaluationDone | CheckpointSaved | CheckpointVerified
     | CheckpointTagged | CheckpointRemoved | CheckpointRejected | Sampled | Answered | ControlApplied
-    | ControlRefused | MicroBatchChanged | Warned | Noted | RunFinished | RunStopped | RunFailed
+    | ControlRefused | MicroBatchChanged | Warned | Noted | HealthAlarm | RunFinished | RunStopped | RunFailed
 )  # fmt: skip
 
 
-SupervisorRecord = EngineStarted | Adopted | Stalled | EngineEnded | Restarting | Warned
+SupervisorRecord = EngineStarted | Adopted | Stalled | EngineEnded | Restarting | Warned | HealthAlarm
 
 AnyRecord = JournalRecord | Step | SupervisorRecord | PushRecord | Telemetry | Beat

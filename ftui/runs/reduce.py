@@ -34,15 +34,27 @@ from ftui.runs.events import (
     Warned,
 )
 from ftui.runs.records.engine_end import explain_end
+from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed, PushRecord
 from ftui.runs.records.record import Phase
 from ftui.runs.records.supervisor_records import Adopted, EngineEnded, EngineStarted, Restarting, Stalled
-from ftui.runs.state import Evaluation, Push, Restart, RunState, SampleAnswer, SavedCheckpoint, mean_seconds, with_pause
+from ftui.runs.state import (
+    Alarm,
+    Evaluation,
+    Push,
+    Restart,
+    RunState,
+    SampleAnswer,
+    SavedCheckpoint,
+    mean_seconds,
+    with_pause,
+)
 
 LEAVING = ("stop", "park", "abort")  # requests that end the attempt
 EVALUATIONS_KEPT = 16  # enough to fall back on when a resume drops the newest; status.json is written every second
 RESTARTS_KEPT = 16  # more than follow one another
 PUSHES_KEPT = 8
+ALARMS_KEPT = 8
 
 
 def fold(state: RunState, record: AnyRecord) -> RunState:
@@ -97,6 +109,8 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
             return with_pause(state, record.time - record.seconds, record.time)
         case Warned():
             return replace(state, warning=record.message)
+        case HealthAlarm():
+            return _with_alarm(state, record)
         case Stalled():
             seconds_still, limit = units.duration(record.seconds), units.duration(record.limit_seconds)
             return replace(state, stalled=f"{record.phase} stood still for {seconds_still} (limit {limit})")
@@ -105,6 +119,13 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
         case RunFinished() | RunStopped() | RunFailed():
             return _with_ending(state, record)
     return state
+
+
+def _with_alarm(state: RunState, record: HealthAlarm) -> RunState:
+    """By time: engine and supervisor each write theirs."""
+    alarm = Alarm(record.time, record.rule, record.level, record.step, record.evidence, record.suggestion)
+    alarms = sorted([*state.alarms, alarm], key=lambda one: (one.time, one.rule))
+    return replace(state, alarms=alarms[-ALARMS_KEPT:])
 
 
 def _is_closed(state: RunState) -> bool:

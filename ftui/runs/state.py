@@ -49,6 +49,17 @@ class Restart(msgspec.Struct, frozen=True):
     number: int
 
 
+class Alarm(msgspec.Struct, frozen=True):
+    """What a rule of the run's health has found; `time` in Unix seconds."""
+
+    time: float
+    rule: str
+    level: Literal["red", "amber"]
+    step: int
+    evidence: str
+    suggestion: str
+
+
 class Push(msgspec.Struct, frozen=True):
     """The newest push of `what` to `to`: `problem` says why it failed, `place` where all of it is by now.
 
@@ -152,6 +163,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pushes: list[Push] = []
     """The newest few, oldest first; one for each target and each thing that was pushed."""
     warning: str = ""
+    alarms: list[Alarm] = []
+    """The newest few of this attempt, oldest first."""
     has_verified: bool = False
     """Whether a checkpoint of this attempt was read back whole."""
     paused_since: float | None = msgspec.field(default=None, name="held_since")
@@ -314,6 +327,18 @@ def _tokens_left(state: RunState) -> float | None:
 def phase_word(phase: str) -> str:
     """A phase as people read it: the stored value `held` is shown as `paused`."""
     return "paused" if phase == "held" else phase
+
+
+def alarm_name(alarm: Alarm) -> str:
+    """The name of an alarm's rule as people read it."""
+    return alarm.rule.replace("_", " ")
+
+
+def red_alarms(state: RunState) -> list[str]:
+    """What is certainly wrong with this attempt while it is running, each once, by name."""
+    return [] if state.exit_code is not None else list(dict.fromkeys(
+        alarm_name(alarm) for alarm in state.alarms if alarm.level == "red"
+    ))  # fmt: skip
 
 
 def has_begun(state: RunState) -> bool:

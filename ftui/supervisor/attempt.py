@@ -36,6 +36,7 @@ from ftui.supervisor.engine_process import (
     start_engine,
 )
 from ftui.supervisor.nodes.node_group import NodeGroup
+from ftui.supervisor.run_health import RunHealth
 from ftui.supervisor.settings import SupervisorSettings
 from ftui.supervisor.shared_memory import shared_memory_variables
 from ftui.supervisor.stall import StallDetector, read_beat
@@ -86,6 +87,7 @@ class Attempt:
         self._token = token
         self._nodes = nodes
         self._log = Writer(run.supervisor_log, attempt=number, token=self._token)
+        self._health = RunHealth(run, settings)
         self._telemetry = Writer(run.telemetry, attempt=number, token=self._token)
         self._log_start = mark(run.engine_log)
         self._kills_before = oom_kills()
@@ -245,6 +247,8 @@ class Attempt:
         self._record(self._telemetry, sample)
         if sample.engine_memory is not None:
             self._sampled = sample
+        for alarm in self._health.look(sample, self._watch.state):
+            self._record(self._log, alarm)
 
     def _ending(self, code: int | None, signal: str | None, *, stalled: bool, lost_node: str = "") -> EngineEnded:
         kills = oom_kills()
@@ -289,7 +293,8 @@ class Attempt:
         return bool(messages)
 
     def _read_news(self) -> None:
-        self._watch.read()
+        for alarm in self._health.read(record for record, _ in self._watch.read()):
+            self._record(self._log, alarm)
         state = self._watch.state
         if state.start_step is not None:
             self._curves.begin(state.attempt, state.start_step)

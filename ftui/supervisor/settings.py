@@ -7,12 +7,16 @@ import tomllib
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from ftui.runs.health.health_rules import Thresholds
 from ftui.runs.run_folder import Run
 from ftui.system.files import read_plain
 
 KNOWN_TRACKERS = ("tensorboard", "wandb", "trackio")
 STALL_MINUTES = 5.0  # where an older profile does not say
 PATIENCE_MINUTES = 30.0
+DEFAULT_THRESHOLDS = Thresholds()
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,12 @@ class SupervisorSettings:
     """Machines that share the run; `None`: what the launcher says."""
     patience_seconds: float | None = PATIENCE_MINUTES * 60
     """How long the run waits for a node (`None`: for ever)."""
+    stage: str = "sft"
+    max_grad_norm: float | None = None
+    on_red: str = "warn"
+    ignore: tuple[str, ...] = ()
+    """Rules of the run's health of which nobody wants to hear."""
+    thresholds: Thresholds = DEFAULT_THRESHOLDS
 
 
 def read_settings(run: Run) -> SupervisorSettings:
@@ -39,8 +49,7 @@ def read_settings(run: Run) -> SupervisorSettings:
     number = _value(profile, "hardware", "num_processes")
     nodes = _value(profile, "hardware", "nodes")
     target = _value(profile, "push", "to")
-    names = _value(profile, "log", "report_to")
-    names = [names] if isinstance(names, str) else names if isinstance(names, list) else []
+    names = _texts(_value(profile, "log", "report_to"))
     return SupervisorSettings(
         num_processes=number if isinstance(number, int) and number >= 1 else 1,
         stall_seconds=_seconds(_value(profile, "health", "stall_minutes"), STALL_MINUTES),
@@ -48,7 +57,24 @@ def read_settings(run: Run) -> SupervisorSettings:
         patience_seconds=_seconds(_value(profile, "hardware", "node_patience_minutes"), PATIENCE_MINUTES),
         pushes=isinstance(target, str) and target != "none",
         trackers=tuple(name for name in KNOWN_TRACKERS if name in names),
+        stage=str(_value(profile, "run", "stage")),
+        max_grad_norm=length if isinstance(length := _value(profile, "train", "max_grad_norm"), float) else None,
+        on_red=str(_value(profile, "health", "on_red")),
+        ignore=_texts(_value(profile, "health", "ignore")),
+        thresholds=_thresholds(_value(profile, "health", "thresholds")),
     )  # fmt: skip
+
+
+def _texts(given: Any) -> tuple[str, ...]:
+    """A list that may be written as its only element."""
+    return (given,) if isinstance(given, str) else tuple(given) if isinstance(given, list) else ()
+
+
+def _thresholds(given: Any) -> Thresholds:
+    try:
+        return msgspec.convert(given or {}, Thresholds)
+    except msgspec.ValidationError:
+        return DEFAULT_THRESHOLDS
 
 
 def _seconds(minutes: Any, default: float) -> float | None:

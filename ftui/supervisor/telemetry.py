@@ -12,6 +12,7 @@ from ftui.hardware.nvml import Driver
 from ftui.runs.records.signs_of_life import Gpu, Telemetry
 
 _SHORTEST_CPU_INTERVAL = 0.1  # seconds; below, utilisation since the last look is noise
+_UNCORRECTED, _SINCE_THE_DRIVER = 1, 0  # NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC
 _TEMPERATURE_OF_THE_GPU = 0  # NVML_TEMPERATURE_GPU
 
 
@@ -110,6 +111,9 @@ class Gpus:
             utilization=None if rates is None else rates.gpu / 100,
             temperature=_number(ask("nvmlDeviceGetTemperature", handle, _TEMPERATURE_OF_THE_GPU)),
             power_watts=None if milliwatts is None else milliwatts / 1000,
+            throttle_reasons=self._driver.throttle_reasons(handle),
+            ecc_errors=ask("nvmlDeviceGetTotalEccErrors", handle, _UNCORRECTED, _SINCE_THE_DRIVER),
+            xid=self._driver.newest_xid(handle),
         )
 
 

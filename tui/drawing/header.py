@@ -1,6 +1,6 @@
 """The two lines above the chart: which run, in which phase, on what, how far, how long, what a kill would cost."""
 
-from ftui.runs.state import RunState, eta_seconds
+from ftui.runs.state import RunState, eta_seconds, red_alarms
 from ftui.runs.status import Status, is_running
 from ftui.text import cut_middle
 
@@ -19,6 +19,8 @@ def _first(frame: Frame, name: str, status: Status, card: str, now: float) -> Li
     mark = glyphs.alive if is_running(status) else glyphs.idle
     paused = "" if state.paused_since is None else f" {clock(now - state.paused_since)}"
     standing, right = [("  ", "text"), (f"{status_word(status)}{paused}", style)], _time(status)
+    if alarms := red_alarms(state):
+        standing.append((f"  {', '.join(alarms)}", "bad"))
     room = frame.width - width_of([*standing, *right]) - 4
     left: Line = [(f" {mark} ", style), (cut_middle(name, room), "number"), *standing]
     for part in _facts(frame, state, card):

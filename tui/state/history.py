@@ -31,6 +31,7 @@ from ftui.runs.events import (
 )
 from ftui.runs.journal import Tail
 from ftui.runs.records import record_lines
+from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.push_records import Pushed, PushFailed
 from ftui.runs.records.supervisor_records import EngineEnded, Restarting, Stalled
 from ftui.runs.run_folder import Run
@@ -177,6 +178,8 @@ def tone_of(record: AnyRecord) -> str:
     """The style of an event."""
     if isinstance(record, EngineEnded) and record.code in EXPECTED:
         return "muted"
+    if isinstance(record, HealthAlarm):
+        return "bad" if record.level == "red" else "warn"
     return TONES.get(type(record), "text")
 
 

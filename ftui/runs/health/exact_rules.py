@@ -9,8 +9,10 @@ from ftui.runs.health.health_rules import HealthFinding
 TOKEN_STAGES = ("pretrain", "sft")
 """Stages whose loss is nats a token; that of others may well be 0."""
 FEWEST_TARGETS = 200
-FROM_SCRATCH = 1.1
-"""How far above ln(vocabulary) new weights may begin: they guess, and not quite evenly."""
+NEW_WEIGHTS = 1.1
+"""How far above ln(vocabulary) a model may begin that knows nothing yet, as a factor."""
+KNOWS_MORE = 0.9
+"""A model that is as far below ln(vocabulary) knows more than to guess."""
 
 
 def zero_loss(step: Step) -> HealthFinding | None:
@@ -24,26 +26,35 @@ def zero_loss(step: Step) -> HealthFinding | None:
     )
 
 
-def worse_than_guessing(steps: Sequence[Step], vocabulary: int, *, from_scratch: bool) -> HealthFinding | None:
-    """The mean loss of the newest steps, over 200 target tokens at least, is above that of guessing evenly."""
-    targets, nats, first = 0, 0.0, 0
+def mean_loss(steps: Sequence[Step]) -> tuple[float, int, int] | None:
+    """The mean loss of the newest steps that have 200 target tokens together, the first of them, and how many tokens;
+    `None` where there are not as many, or one of them has no loss.
+    """
+    targets, nats = 0, 0.0
     for step in reversed(steps):
         if step.loss is None or not math.isfinite(step.loss):
             return None
         targets += step.num_target_tokens
         nats += step.loss * step.num_target_tokens
-        first = step.step
         if targets >= FEWEST_TARGETS:
-            break
-    limit = math.log(vocabulary) * (FROM_SCRATCH if from_scratch else 1.0)
-    if targets < FEWEST_TARGETS or nats / targets <= limit:
+            return nats / targets, step.step, targets
+    return None
+
+
+def worse_than_guessing(steps: Sequence[Step], vocabulary: int, *, knew_more: bool) -> HealthFinding | None:
+    """The mean loss of the newest steps is above that of guessing evenly. `knew_more`: it was well below that before;
+    weights that are new guess at first, and not quite evenly.
+    """
+    measured, guessing = mean_loss(steps), math.log(vocabulary)
+    if measured is None or measured[0] <= guessing * (1.0 if knew_more else NEW_WEIGHTS):
         return None
+    mean, first, targets = measured
     last = steps[-1].step
     where = f"of step {last}" if first == last else f"of steps {first} to {last}"
     return HealthFinding(
         "worse_than_guessing",
-        f"the loss {where} is {nats / targets:.2f} over {targets} target tokens: above {math.log(vocabulary):.2f}, "
-        f"that of guessing among {vocabulary} tokens",
+        f"the loss {where} is {mean:.2f} over {targets} target tokens: above {guessing:.2f}, that of guessing among "
+        f"{vocabulary} tokens",
         "Fork from a checkpoint before it rose, with a tenth of train.learning_rate; if it began so, see that the "
         "tokenizer is the model's own: `ftui preview`.",
     )

@@ -23,6 +23,7 @@ from ftui.runs.events import (
     Step,
     Warned,
 )
+from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed
 from ftui.runs.records.supervisor_records import Adopted, EngineEnded, Restarting, Stalled
 from ftui.runs.state import (
@@ -67,6 +68,9 @@ def event_lines(record: AnyRecord) -> list[str]:
             return [f"stage {record.number} of {record.of} from step {record.step} on: {shown(record.words)}"]
         case Warned():
             return lines_of(f"warning: {record.message}")
+        case HealthAlarm():
+            rule = record.rule.replace("_", " ")
+            return lines_of(f"health, {record.level}: {rule}: {record.evidence}\n{record.suggestion}")
         case Noted():
             return lines_of(f"note: {record.message}")
         case Answered(num_tokens=number, seconds=seconds):

@@ -6,7 +6,11 @@ from ftui.runs.records.record import Phase, Record
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One GPU as NVML tells it; `None` where the driver hides a value. `rank`: which one of the run is on it."""
+    """One GPU as NVML tells it; `None` where the driver hides a value. `rank`: which one of the run is on it.
+
+    `throttle_reasons`: why its clock is lower than it could be, NVML's bits. `ecc_errors`: memory errors that it could
+    not correct, since the driver was loaded. `xid`: the newest error of this number that NVML told while it was asked.
+    """
 
     name: str
     rank: int | None = None
@@ -15,6 +19,9 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     utilization: float | None = None
     temperature: float | None = None
     power_watts: float | None = None
+    throttle_reasons: int | None = None
+    ecc_errors: int | None = None
+    xid: int | None = None
 
 
 class Telemetry(Record, frozen=True, tag="telemetry"):

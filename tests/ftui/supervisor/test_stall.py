@@ -4,7 +4,8 @@ from typing import Any, get_args
 
 import pytest
 
-from ftui.profile.schema import HealthSection, Tracker
+from ftui.profile.schema import Tracker
+from ftui.profile.sections.health import HealthSection
 from ftui.runs.records.record import Phase
 from ftui.runs.records.signs_of_life import Beat
 from ftui.runs.records.supervisor_records import Stalled

@@ -18,23 +18,23 @@ def test_a_loss_of_zero_is_one_exactly_of_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("losses", "targets", "from_scratch", "is_found"),
+    ("losses", "targets", "knew_more", "is_found"),
     [
-        ([7.0], 300, False, True),
-        ([6.9], 300, False, False),  # ln 1000 = 6.908
-        ([7.0], 300, True, False),  # new weights guess, and not quite evenly
-        ([7.7], 300, True, True),
-        ([7.0], 199, False, False),  # so few tokens may be rare ones
-        ([7.0, 7.0], 100, False, True),
-        ([6.0, 7.0], 150, False, False),
-        ([NAN, 7.0], 100, False, False),
+        ([7.0], 300, True, True),
+        ([6.9], 300, True, False),  # ln 1000 = 6.908
+        ([7.0], 300, False, False),  # new weights guess, and not quite evenly
+        ([7.7], 300, False, True),
+        ([7.0], 199, True, False),  # so few tokens may be rare ones
+        ([7.0, 7.0], 100, True, True),
+        ([6.0, 7.0], 150, True, False),
+        ([NAN, 7.0], 100, True, False),
     ],
 )
 def test_worse_than_guessing_is_above_ln_vocabulary(
-    losses: list[float], targets: int, from_scratch: bool, is_found: bool
+    losses: list[float], targets: int, knew_more: bool, is_found: bool
 ) -> None:
     steps = [make_step(n, loss=loss, num_target_tokens=targets) for n, loss in enumerate(losses, start=1)]
-    found = worse_than_guessing(steps, 1000, from_scratch=from_scratch)
+    found = worse_than_guessing(steps, 1000, knew_more=knew_more)
     assert (found is not None) == is_found
     if found is not None:
         assert "guessing among 1000 tokens" in found.evidence
