@@ -16,6 +16,7 @@ from ftui.reports.run_differences import FINGERPRINTS, best_evaluation, dollars
 from ftui.reports.run_record import RunMessage, RunRecord
 from ftui.runs import describe
 from ftui.runs.checkpoint_index import describe_entry
+from ftui.runs.records import result_lines
 from ftui.runs.state import how_to_continue
 from ftui.system.files import read_plain
 
@@ -209,7 +210,7 @@ def _versions(record: RunRecord) -> Iterator[Fact]:
 
 def _how_to_load(record: RunRecord) -> str:
     gives_scores = record.profile.get(("run", "stage")) == "rm"
-    lines = describe.summary(record.run, record.state, learning_rate=1.0, gives_scores=gives_scores)
+    lines = result_lines.summary(record.run, record.state, learning_rate=1.0, gives_scores=gives_scores)
     at = lines.index("  use it") if "  use it" in lines else len(lines)
     return "\n".join(line.strip() for line in lines[at + 1 :])
 

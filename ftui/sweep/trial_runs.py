@@ -14,8 +14,8 @@ from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.schema import Profile
 from ftui.queue.queue_files import QueueFiles
 from ftui.queue.waiting_runs import Added
-from ftui.runs.events import EngineEnded, EngineStarted
 from ftui.runs.journal import Tail
+from ftui.runs.records.supervisor_records import EngineEnded, EngineStarted
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.runs.state import RunState, phase_word
 from ftui.runs.status import is_running, read_status
