@@ -67,6 +67,7 @@ def build_model(profile: Profile, data: TrainingData, hardware: Hardware, ranks:
                 quantization=packing,
                 trained=not profile.adapter.is_lora,
                 keeps_layers=profile.hardware.shard == "state",
+                group_size=profile.hardware.dp_shard_size,
                 **options,
             )
         elif quantised and "base" in profile.hardware.offload:

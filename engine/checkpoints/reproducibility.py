@@ -33,7 +33,9 @@ class Provenance:
 def environment(profile: Profile, hardware: Hardware, attention: str, num_processes: int) -> dict[str, str]:
     """All that can change the last bits of a step beside the profile, as text; in every manifest."""
     lora = {"LoRA layers": "fused" if profile.adapter.use_fused_lora else "PEFT"} if profile.adapter.is_lora else {}
-    shard = {} if profile.hardware.shard == "none" else {"shard": profile.hardware.shard}
+    group = profile.hardware.dp_shard_size
+    groups = "" if group in (None, num_processes) else f" in groups of {group}"
+    shard = {} if profile.hardware.shard == "none" else {"shard": f"{profile.hardware.shard}{groups}"}
     return (
         lora
         | shard

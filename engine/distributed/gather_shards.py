@@ -53,5 +53,7 @@ def total_norm(grads: list[Tensor], ranks: ProcessGroup) -> Tensor:
     own = [own_part(grad) for grad in grads if isinstance(grad, DTensor)]
     squares = torch.nn.utils.get_total_norm(own).square()
     ranks.add(squares)
+    if meshes := [grad.device_mesh for grad in grads if isinstance(grad, DTensor)]:
+        squares /= meshes[0].size() // meshes[0].size(meshes[0].ndim - 1)  # each group has all of them
     rest = torch.nn.utils.get_total_norm([grad for grad in grads if not isinstance(grad, DTensor)])
     return (squares + rest.to(squares.device).square()).sqrt()

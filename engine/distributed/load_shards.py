@@ -15,7 +15,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor, Replicate, Shard
 from transformers import BitsAndBytesConfig, GenerationConfig, PreTrainedModel
 from transformers.quantizers.auto import AutoHfQuantizer
 
@@ -48,9 +48,11 @@ def load_shards(
     scores: bool = False,
     trained: bool = False,
     keeps_layers: bool = False,
+    group_size: int | None = None,
 ) -> PreTrainedModel:
     """The model in `folder` as `load_model` gives it, frozen unless it is `trained`, of which this rank has its own
     rows of each tensor. `keeps_layers`: what is gathered for a forward pass stays until the backward pass.
+    `group_size`: so many neighbouring ranks divide it among them, and other groups have the same (`None`: one group).
 
     What the ranks do together for it is its attribute `sharded_base`.
 
@@ -63,7 +65,7 @@ def load_shards(
     if quantization is not None:
         store_in_4bit(model, quantization, hardware)
     model.requires_grad_(trained)
-    mesh = init_device_mesh(hardware.device.type, (ranks.size,))
+    mesh = _mesh(hardware.device.type, ranks.size, group_size or ranks.size, trained=trained)
     with blame(folder, "loaded"):
         reader = ShardReader(model, folder, mesh, hardware.device)
         reader.fill_buffers(model)
@@ -73,6 +75,15 @@ def load_shards(
     setattr(model, "sharded_base", sharded_base)  # noqa: B010
     model.eval()
     return model
+
+
+def _mesh(device: str, num_ranks: int, group_size: int, *, trained: bool) -> DeviceMesh:
+    """All ranks as one group, or groups of neighbours. A frozen base needs to know its own group only."""
+    if group_size == num_ranks:
+        return init_device_mesh(device, (num_ranks,))
+    sizes = (num_ranks // group_size, group_size)
+    groups = init_device_mesh(device, sizes, mesh_dim_names=("replicas", "fsdp"))
+    return groups if trained else groups["fsdp"]  # PEFT takes a mesh of another name for tensor parallelism
 
 
 def empty_model(
@@ -270,7 +281,8 @@ class ShardReader:
         """A rank's rows as a weight of the shape of `like`."""
         assert self._mesh is not None, "rows are of what is divided"
         shape, stride = like.shape, like.stride()
-        dtensor = DTensor.from_local(rows, self._mesh, [Shard(0)], run_check=False, shape=shape, stride=stride)
+        places = [*[Replicate()] * (self._mesh.ndim - 1), Shard(0)]
+        dtensor = DTensor.from_local(rows, self._mesh, places, run_check=False, shape=shape, stride=stride)
         return nn.Parameter(dtensor, requires_grad=like.requires_grad)
 
     def _own_rows(self, number: int) -> slice:
@@ -311,9 +323,10 @@ def read_moments(optimizer: torch.optim.Optimizer, path: Path) -> dict[str, Tens
 
 
 def own_rows(mesh: DeviceMesh, number: int) -> slice:
-    """As torch cuts a tensor of so many rows among the ranks: the last ones may have fewer, or none."""
-    size = -(-number // mesh.size())
-    start = min(number, mesh.get_local_rank() * size)
+    """As torch cuts a tensor of so many rows among the ranks of a group, the last dimension of the mesh: the last ones
+    may have fewer, or none."""
+    size = -(-number // mesh.size(mesh.ndim - 1))
+    start = min(number, mesh.get_local_rank(mesh.ndim - 1) * size)
     return slice(start, min(number, start + size))
 
 

@@ -307,6 +307,8 @@ def _check_devices(hardware: Hardware, size: int, local_size: int, profile: Prof
     if kind != "cpu" and local_size > there:
         fewer = there * size // local_size
         whole = " --set hardware.shard=none" if fewer == 1 and profile.hardware.shard != "none" else ""
+        if (group := profile.hardware.dp_shard_size) is not None and fewer % group:
+            whole += " --set hardware.dp_shard_size=none"
         have = "one MPS device" if kind == "mps" else f"{there} GPU{'' if there == 1 else 's'}"
         raise HardwareError(
             f"hardware.num_processes is {size}, and this machine has {have}: each process needs one of its own.",

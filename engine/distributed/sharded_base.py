@@ -1,5 +1,8 @@
 """A model of which each rank holds its own rows of every large tensor (`hardware.shard`).
 
+With `hardware.dp_shard_size` neighbouring ranks divide it in groups of that size, a mesh of two dimensions (HSDP): what
+is gathered comes from the group, and gradients of what is divided are summed in it and then over the groups.
+
 A decoder layer is gathered as it computes and let go of afterwards, forward and backward (torch's `fully_shard`);
 embeddings and head are gathered in each use. Beside a frozen base the adapter, norms outside the layers and
 constants of quantisation are whole on every rank, so that gradients, optimizer and checkpoints are those of an
@@ -154,7 +157,8 @@ def whole(weight: Tensor) -> Tensor:
     """
     if not isinstance(weight, DTensor):
         return weight
-    return weight.full_tensor(grad_placements=[Partial()] if weight.requires_grad else None)
+    summed = [Partial()] * weight.device_mesh.ndim if weight.requires_grad else None
+    return weight.full_tensor(grad_placements=summed)
 
 
 def own_part(tensor: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ def find_elsewhere(profile: Profile, made: MetaModel) -> Elsewhere:
     hardware, number = profile.hardware, profile.hardware.num_processes
     way = way_of(hardware.shard, hardware.offload, number, is_lora=profile.adapter.is_lora)
     is_cpu = made.hardware.device.type == "cpu"
-    placement = BasePlacement(_frozen(made), number, way, shares_memory=is_cpu)
+    placement = BasePlacement(_frozen(made), hardware.dp_shard_size or number, way, shares_memory=is_cpu)
     if "state" not in hardware.offload:
         return Elsewhere(placement, 1, 0)
     sizes = [_bytes(weight) for weight in made.model.parameters() if weight.requires_grad]

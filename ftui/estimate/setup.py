@@ -45,7 +45,8 @@ class TrainingSetup:
         has_bitsandbytes: whether the device that the profile asks for has it.
         rows_are_cut: whether some row is known to be longer than `data.max_length`.
         answered: what evaluations answer (`eval.generate`), if they do.
-        shard, offload, activation_offload: as they stand in the profile; `adds_tokens`: whether it has new tokens.
+        shard, dp_shard_size, offload, activation_offload: as they stand in the profile; `adds_tokens`: whether it has
+            new tokens.
         num_cards: how many of the card the machine has, host_memory: bytes of RAM that a run may use there; as far as
             that is known.
     """
@@ -103,6 +104,7 @@ class TrainingSetup:
     answered: AnsweredRows | None = None
     longest_example: int | None = None
     shard: Literal["none", "state", "all"] = "none"
+    dp_shard_size: int | None = None
     offload: tuple[str, ...] = ()
     activation_offload: bool = False
     adds_tokens: bool = False
@@ -115,6 +117,16 @@ class TrainingSetup:
     def answers_at_once(self) -> int:
         """Of how many rows the answers are in the making together."""
         return self.eval_batch if self.answered is None else min(self.eval_batch, self.answered.num_rows)
+
+    @property
+    def num_sharing(self) -> int:
+        """Among how many processes `hardware.shard` divides a model."""
+        return self.dp_shard_size or self.num_processes
+
+    @property
+    def divides_trained(self) -> bool:
+        """Whether weights that are trained, their gradients and moments are divided."""
+        return self.method == "full" and self.shard != "none" and self.num_processes > 1
 
     @property
     def is_lora(self) -> bool:
@@ -208,11 +220,11 @@ def build_setup(
         lora_alpha=adapter.lora_alpha, use_rslora=adapter.use_rslora,
         rank_is_free=not (adapter.rank_pattern or adapter.alpha_pattern or adapter.name_or_path),
         even_rank=adapter.init_lora_weights == "orthogonal", dtype=profile.model.dtype, attn_implementation=wanted,
-        shard=profile.hardware.shard, offload=profile.hardware.offload, activation_offload=train.activation_offload,
-        adds_tokens=bool(profile.model.extra_special_tokens),
-        is_from_scratch=profile.model.from_scratch is not None, use_fused_lora=adapter.use_fused_lora,
+        shard=profile.hardware.shard, dp_shard_size=profile.hardware.dp_shard_size,
+        offload=profile.hardware.offload, activation_offload=train.activation_offload,
+        adds_tokens=bool(profile.model.extra_special_tokens), use_fused_lora=adapter.use_fused_lora,
         has_bitsandbytes=card.kind != "mps" and profile.hardware.device != "mps", rows_are_cut=rows_are_cut,
-        num_lines=profile.num_lines,
+        num_lines=profile.num_lines, is_from_scratch=profile.model.from_scratch is not None,
         longest_example=longest_example if shares_prompts(profile, shape, card, length) else None,
     )  # fmt: skip
 

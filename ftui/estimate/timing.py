@@ -143,15 +143,37 @@ def step_seconds(setup: TrainingSetup, tokens_per_step: float) -> float | None:
         max(computing, _gathering_seconds(setup, trained))  # a layer's weights come while the one before it computes
         + UPDATE_BYTES / 2 * num_bytes / bandwidth
         + 2 * (_moved_out(setup, moments) + tokens * stored_bytes(setup, trained)) / _host_rate(setup)
-        + (2 * gradients / _peer_rate(setup) if setup.num_processes > 1 else 0.0)
+        + _gradients_exchanged(setup, gradients) / _peer_rate(setup)
     )
+
+
+def _gradients_exchanged(setup: TrainingSetup, gradients: int) -> float:
+    """Bytes that a process sends in a step to sum gradients: twice all of them where each gets the whole sum. Of
+    weights that are divided it gets its own part, in every micro-batch, and then sums that with other groups."""
+    if setup.num_processes == 1:
+        return 0.0
+    if not setup.divides_trained:
+        return 2.0 * gradients
+    part = gradients / setup.num_sharing
+    others = 2 * part if setup.num_sharing < setup.num_processes else 0.0
+    return setup.accumulation * (gradients - part + others)
 
 
 def _gathering_seconds(setup: TrainingSetup, trained: TrainedWeights) -> float:
     """Of weights that come from the host or from other processes: for each forward and each backward pass."""
     placement = place_base(setup, trained)
+    if setup.divides_trained:
+        return _weights_gathered(setup, trained) / _peer_rate(setup)
     rate = _host_rate(setup) if placement.way == "offloaded" else _peer_rate(setup)
     return 2 * setup.accumulation * placement.moved() / rate
+
+
+def _weights_gathered(setup: TrainingSetup, trained: TrainedWeights) -> float:
+    """Bytes that come in a step where all that is trained is divided: the others' parts of the weights, in the type
+    that computes, once a micro-batch or (`all`) also for the backward pass."""
+    weights = gradient_bytes(setup, trained) * setup.compute / setup.trained
+    times = setup.accumulation * (2 if setup.shard == "all" else 1)
+    return times * weights * (1 - 1 / setup.num_sharing)
 
 
 def _host_rate(setup: TrainingSetup) -> float:

@@ -4,7 +4,7 @@ from ftui.importers.command import LAUNCHER
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import EACH_MACHINE, LAUNCH, OFF, Rule, SourceTool, carries, drops, find_wide, to
-from ftui.importers.sharding import ABSENT, LAYERS, SAID, ZERO_OF_LAUNCHER, fsdp_rules, zero_rules
+from ftui.importers.sharding import ABSENT, LAYERS, SAID, ZERO_OF_LAUNCHER, fsdp_rules, group_size, zero_rules
 from ftui.importers.values import Unfit, above_zero, either, one_of, word
 
 MODEL = ("base_model", "model_name_or_path", "model")
@@ -46,6 +46,8 @@ RULES: dict[str, Rule] = {
     **fsdp_rules("fsdp_config."),
     **drops("TPUs are not built", "tpu_* downcast_bf16", matters=True),
     **drops("set train.torch_compile = true to compile", "dynamo_config.*", matters=True),
+    "parallelism_config.parallelism_config_dp_shard_size": group_size,
+    **drops("num_processes / dp_shard_size", "parallelism_config.parallelism_config_dp_replicate_size"),
     **drops("not built", "megatron_lm_config.* parallelism_config.* fp8_config.* ipex_config.*", matters=True),
 }  # fmt: skip
 

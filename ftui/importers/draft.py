@@ -79,6 +79,7 @@ class ProfileDraft:
         unsaid: what the file leaves to whoever trains with it, and what is chosen here, a line each.
         refused: why nothing of this can be run yet; empty where it can.
         supposed: keys that hold what the tool does where its file says nothing.
+        replicates_nodes: whether its file divides the model within a machine only (FSDP's HYBRID_SHARD).
     """
 
     document: Document
@@ -92,6 +93,7 @@ class ProfileDraft:
     unread: dict[Key, Leaf] = field(default_factory=dict)
     refused: str = ""
     supposed: set[Key] = field(default_factory=set)
+    replicates_nodes: bool = False
 
     def raw(self, name: str) -> Any:
         """The value of a key of the file by its name; `None` where it is not given, or refers to what nobody knows."""

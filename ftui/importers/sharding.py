@@ -8,6 +8,7 @@ from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import OFF, Rule, drops, each
 from ftui.importers.values import Unfit, flag, is_on, text, whole, word
 
+GROUP, NODES = "hardware.dp_shard_size", "hardware.nodes"
 SHARD, OFFLOAD, PROCESSES = "hardware.shard", "hardware.offload", "hardware.num_processes"
 STAGES = {0: "none", 1: "state", 2: "state", 3: "all"}
 STRATEGIES = {
@@ -50,6 +51,7 @@ def _strategy(draft: ProfileDraft, leaf: Leaf) -> None:
     if "offload" in words:
         _add_offload(draft, "state", leaf.name)
         _add_offload(draft, "base", leaf.name)
+    draft.replicates_nodes |= any(one.startswith("hybrid") for one in words)
     _shards(draft, leaf, next((STRATEGIES[one] for one in words if one in STRATEGIES), "all"), "FSDP")
 
 
@@ -100,6 +102,14 @@ def _offloads_all(draft: ProfileDraft, leaf: Leaf) -> None:
     draft.carry(leaf, OFFLOAD, _add_offload(draft, "base", "FSDP"), "FSDP")
 
 
+def group_size(draft: ProfileDraft, leaf: Leaf) -> None:
+    """How many processes divide a model among them, where others have the same."""
+    if (size := whole(leaf.value)) > 1:
+        draft.carry(leaf, GROUP, size)
+    else:
+        draft.drop(leaf, OFF)
+
+
 def _checkpoints(draft: ProfileDraft, leaf: Leaf) -> None:
     if flag(leaf.value):
         draft.carry(leaf, "train.activation_checkpointing", True)
@@ -144,9 +154,10 @@ def zero_rules(prefix: str) -> dict[str, Rule]:
                 " override_module_apply pipeline_loading_checkpoint"),
         **drops(SAVED, "stage3_gather_16bit_weights_on_model_save gather_16bit_weights_on_model_save"
                 " stage3_gather_fp16_weights_on_model_save elastic_checkpoint load_from_fp32_weights"),
-        **drops("ZeRO++ and MiCS are not built", "zero_hpz_partition_size zero_quantized_weights"
-                " zero_quantized_gradients zero_quantized_nontrainable_weights zeropp_loco_param.* mics_shard_size"
-                " mics_hierarchical_params_gather", matters=True),
+        "mics_shard_size": group_size,
+        **drops(KNOBS, "mics_hierarchical_params_gather"),
+        **drops("ZeRO++ is not built", "zero_hpz_partition_size zero_quantized_weights zero_quantized_gradients"
+                " zero_quantized_nontrainable_weights zeropp_loco_param.*", matters=True),
         **drops("ftui knows no such key of ZeRO", "*", matters=True),
     })  # fmt: skip
 
@@ -221,6 +232,22 @@ def settle_sharding(draft: ProfileDraft) -> None:
         draft.suppose_again("train.activation_checkpointing", True, "which an offloaded base needs")
     if draft.given(SHARD) is not None and draft.given(PROCESSES) is None:
         draft.leave_open(PROCESSES, 2, BY_LAUNCHER)
+    _settle_groups(draft)
+
+
+def _settle_groups(draft: ProfileDraft) -> None:
+    """HYBRID_SHARD divides within a machine; how many GPUs that has is said by two other keys, or not at all."""
+    if draft.given(SHARD) is None:
+        if draft.given(GROUP) is not None:
+            draft.take_back(GROUP, "nothing is divided")
+        return
+    number, nodes = draft.given(PROCESSES), draft.given(NODES)
+    if not draft.replicates_nodes or draft.given(GROUP) is not None:
+        return
+    if nodes is None:
+        draft.unsaid.append(f"{GROUP}: HYBRID_SHARD divides within a machine; with several set it to the GPUs of one")
+    elif number % nodes == 0 and number > nodes:
+        draft.suppose(GROUP, number // nodes, "HYBRID_SHARD: the GPUs of one machine")
 
 
 def forget_processes(draft: ProfileDraft) -> None:

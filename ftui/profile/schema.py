@@ -89,6 +89,10 @@ class HardwareSection(Section):
     """What the processes divide among them instead of each having all of it: `none`; `state`, the optimizer's state and
     the gradients; `all`, the weights too. Beside an adapter `all` divides the frozen base; the adapter stays whole."""
 
+    dp_shard_size: int | None = conduct(None, ge=2, le=64)
+    """With shard: divide among so many processes, and have num_processes / dp_shard_size replicas of that, whose
+    gradients are summed (HSDP); set it to the GPUs of a node. Default: all processes divide one model."""
+
     offload: tuple[Offloaded, ...] = conduct(())
     """What lies in host memory and comes to the GPU when it is needed: `base` (the frozen layers of the model, one at a
     time), `state` (the optimizer's moments), or a list of both. The losses stay the same, steps become slower."""

@@ -69,7 +69,8 @@ class FrozenBase:
 
 @dataclass(frozen=True)
 class BasePlacement:
-    """Where a frozen base is, for one of `num_processes`; `shares_memory`: the device computes in host memory."""
+    """Where a frozen base is, for one of `num_processes` that divide it; `shares_memory`: the device computes in host
+    memory."""
 
     base: FrozenBase
     num_processes: int
@@ -145,7 +146,7 @@ def place_base(setup: TrainingSetup, trained: TrainedWeights) -> BasePlacement:
     """Where the frozen base of a setup is."""
     way = way_of(setup.shard, setup.offload, setup.num_processes, is_lora=setup.is_lora)
     base = FrozenBase((), None, None) if way == "here" else _frozen(setup, trained)
-    return BasePlacement(base, setup.num_processes, way, shares_memory=setup.card.kind == "cpu")
+    return BasePlacement(base, setup.num_sharing, way, shares_memory=setup.card.kind == "cpu")
 
 
 def _frozen(setup: TrainingSetup, trained: TrainedWeights) -> FrozenBase:

@@ -40,6 +40,7 @@ def share_between_ranks(
     bucket = min(gradients, BUCKET_BYTES)
     if setup.parallel == "ddp" and setup.method == "full" and setup.shard != "none":
         whole = weights if setup.shard == "state" else BACKWARD_COPIES * largest_layer
+        number = setup.num_sharing
         own = weights // number, gradients // number, moments // number
         return RankShare(*own, whole + WHOLE_GRADIENTS * largest_layer)
     match setup.parallel:

@@ -207,6 +207,7 @@ def _sharding(values: KnownValues) -> Iterator[ProfileFault]:
     """What hardware.shard cannot do yet. What it takes the model to know is refused by engine/check_profile.py."""
     here = "hardware.shard"
     shard, whole = values(here), 'Or set shard = "none".'
+    yield from _shard_groups(values)
     if shard == "none":
         return
     if values.is_known("hardware.num_processes") and values("hardware.num_processes") == 1:
@@ -228,6 +229,19 @@ def _sharding(values: KnownValues) -> Iterator[ProfileFault]:
             yield contradiction(
                 f"{here} {key}", f"shard and {key.partition('.')[2]}: {why}", f"Leave {key} out. {whole}"
             )
+
+
+def _shard_groups(values: KnownValues) -> Iterator[ProfileFault]:
+    """Whether the processes can be divided into groups of that size, if they share anything."""
+    here = "hardware.dp_shard_size"
+    if not values.is_known(here) or (size := values(here)) is None:
+        return
+    if values("hardware.shard") == "none":
+        why = f'dp_shard_size = {size} and shard = "none": each process has all of it'
+        yield contradiction(f"{here} hardware.shard", why, 'Set shard = "all", or leave dp_shard_size out.')
+    if values.is_known("hardware.num_processes") and (number := values("hardware.num_processes")) % size:
+        why = f"num_processes = {number} cannot be divided into groups of dp_shard_size = {size}"
+        yield contradiction(f"{here} hardware.num_processes", why, "Leave dp_shard_size out: all share one model.")
 
 
 def _sharded_training(values: KnownValues, shard: object, whole: str) -> Iterator[ProfileFault]:

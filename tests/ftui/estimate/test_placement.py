@@ -1,7 +1,7 @@
 """A 70 B base divided among cards or in host memory: bytes of each card against sums made by hand."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -86,6 +86,31 @@ def test_all_that_is_trained_is_divided() -> None:
         assert parts["weights"] > whole + 4 * number // 8
     assert told["all"].process < told["state"].process < told["none"].process
     assert told["all"].process < 80 * GiB / 1.5
+
+
+@pytest.mark.parametrize("method", ["lora", "full"])
+def test_a_card_of_a_group_has_what_it_has_without_the_others(method: Literal["lora", "full"]) -> None:
+    four = replace(setup(4, "a100-80", shard="all"), method=method, trained=4, storage=4, num_cards=1)
+    groups = replace(four, num_processes=16, dp_shard_size=4)
+    assert closed_form.memory(groups).breakdown == closed_form.memory(four).breakdown
+    whole = replace(groups, dp_shard_size=None)
+    assert closed_form.memory(whole).breakdown["weights"] < closed_form.memory(groups).breakdown["weights"]
+
+
+def test_weights_that_are_divided_take_time_to_gather() -> None:
+    """Llama 3.1 8B in bf16, 2 bytes a weight: 7/8 of it twice for each of 2 micro-batches, hidden behind computation
+    on a link that carries it, and all of the step on one that does not."""
+    eight = replace(setup(8, "a100-80"), shape=setup_8b().shape, method="full", trained=4, storage=4, shard="all")
+    eight = replace(eight, accumulation=2, compute=2, card=replace(eight.card, nvlink=None))
+    slow, slower = (
+        timing.step_seconds(replace(eight, card=replace(eight.card, pcie=rate)), 16.0) for rate in (1.0, 0.5)
+    )
+    assert slow is not None and slower is not None
+    number = 8_030_261_248
+    gathered, summed = 2 * 2 * 2 * number * 7 / 8, 2 * 4 * number * 7 / 8
+    assert slower - slow == pytest.approx((gathered + summed) / timing.LINK_SHARE / 1e9, rel=0.01)
+    once = timing.step_seconds(replace(eight, shard="state", card=replace(eight.card, pcie=1.0)), 16.0)
+    assert once is not None and slow - once == pytest.approx(gathered / 2 / timing.LINK_SHARE / 1e9, rel=0.01)
 
 
 def setup_8b() -> TrainingSetup:

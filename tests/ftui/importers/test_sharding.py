@@ -104,6 +104,19 @@ def test_what_the_profile_says_of_several_gpus(tree: dict[str, Any], hardware: d
     assert made == hardware
 
 
+@pytest.mark.parametrize(
+    ("machines", "size"), [({"num_machines": 2, "num_processes": 8}, 4), ({"num_processes": 8}, None),
+                           ({"num_machines": 2, "num_processes": 2}, None)],
+)  # fmt: skip
+def test_hybrid_shard_is_that_of_a_machine(machines: dict[str, Any], size: int | None, tmp_path: Path) -> None:
+    fsdp = {"fsdp_sharding_strategy": "HYBRID_SHARD"}
+    done, made = imported(tmp_path, {"distributed_type": "FSDP", "fsdp_config": fsdp, **machines})
+    assert made["shard"] == "all" and made.get("dp_shard_size") == size
+    assert any("HYBRID_SHARD divides within a machine" in line for line in done.unsaid) == (
+        "num_machines" not in machines
+    )
+
+
 def test_full_fine_tuning_keeps_what_is_offloaded_of_its_state(tmp_path: Path) -> None:
     """It freezes nothing, so that no base is there to offload."""
     _, hardware = imported(tmp_path, {**FULL, "fsdp": "no_shard offload"})

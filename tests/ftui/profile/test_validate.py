@@ -101,6 +101,11 @@ CONTRADICTIONS = (
         "hardware.shard = 'all'\nhardware.num_processes = 2\nadapter.use_dora = true\nadapter.bias = 'all'",
         ("shard and use_dora", "shard and bias"),
     ),
+    ("hardware.dp_shard_size = 2\nhardware.num_processes = 4", ("each process has all of it",)),
+    (
+        "hardware.dp_shard_size = 4\nhardware.shard = 'all'\nhardware.num_processes = 6",
+        ("num_processes = 6 cannot be divided into groups of dp_shard_size = 4",),
+    ),
     ("hardware.offload = 'base'\nadapter.method = 'full'\ntrain.activation_checkpointing = true", ("freezes none",)),
     ("hardware.offload = ['base', 'state']", ("needs activation_checkpointing: else",)),
     (
