@@ -155,7 +155,7 @@ def best_evaluation(record: RunRecord) -> EvaluationDone | None:
 
 
 def _at_step(evaluation: EvaluationDone | None) -> str:
-    return units.MISSING if evaluation is None else f"{units.quantity(evaluation.loss)} (step {evaluation.step})"
+    return units.MISSING if evaluation is None else f"{units.quantity(evaluation.loss)} @ {evaluation.step}"
 
 
 def _evaluations(records: Sequence[RunRecord]) -> list[ComparedLine]:

@@ -1,6 +1,6 @@
 """The list of runs, and below it all about the one under the cursor."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ftui.runs import describe
@@ -21,8 +21,10 @@ ACCURACIES = ("rewards/accuracies", "mean_token_accuracy")
 """Of the newest evaluation: a run has one of them at most, and the column is there where a run has one."""
 
 
-def run_table(frame: Frame, rows: Sequence[RunRow], cursor: int, now: float) -> list[Line]:
-    """As many rows as there is room for, the one under the cursor among them."""
+def run_table(
+    frame: Frame, rows: Sequence[RunRow], cursor: int, now: float, marked: Collection[Path] = ()
+) -> list[Line]:
+    """As many rows as there is room for, the one under the cursor among them. `marked`: folders of runs."""
     if not rows:
         return [[], [("  No runs yet.", "title")], [("  Press n to start one.", "muted")]][: frame.height]
     cells = [{name: _cell(row, name, now) for name in COLUMNS} for row in rows]
@@ -34,7 +36,11 @@ def run_table(frame: Frame, rows: Sequence[RunRow], cursor: int, now: float) -> 
             heading = name if len(name) <= widths[name] else _short_heading(name)
             head.append(("  " + align(heading, widths[name]), "faint"))
     shown = around(list(zip(rows, cells, strict=True)), cursor, frame.height - 1)
-    return [head, *(on_cursor(_row(frame, *both, widths, chosen), chosen) for both, chosen in shown)]
+    lines = [head]
+    for (row, texts), chosen in shown:
+        is_marked = row.run.folder in marked
+        lines.append(on_cursor(_row(frame, row, texts, widths, chosen, is_marked), chosen))
+    return lines
 
 
 def _short_heading(name: str) -> str:
@@ -57,11 +63,13 @@ def _widths(room: int, rows: Sequence[RunRow], cells: Sequence[dict[str, tuple[s
     return dict(zip(columns, widths, strict=True))
 
 
-def _row(frame: Frame, row: RunRow, cells: dict[str, tuple[str, str]], widths: dict[str, int], chosen: bool) -> Line:
+def _row(
+    frame: Frame, row: RunRow, cells: dict[str, tuple[str, str]], widths: dict[str, int], chosen: bool, marked: bool
+) -> Line:
     line: Line = [
-        (frame.glyphs.cursor if chosen else " ", "loss"),
+        (frame.glyphs.best if marked else frame.glyphs.cursor if chosen else " ", "special" if marked else "loss"),
         (f"{frame.glyphs.alive if row.is_running else frame.glyphs.idle} ", phase_style(row.status)),
-        (middle(row.run.name, widths["run"]), "number" if chosen else "text"),
+        (middle(row.run.name, widths["run"]), "special" if marked else "number" if chosen else "text"),
     ]
     for name in COLUMNS:
         if name not in widths:

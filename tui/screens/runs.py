@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -16,6 +17,8 @@ from ..stage import stage
 from ..state.run_list import RunList, RunRow
 from .canvas_screen import ListScreen
 
+MOST_RUNS = 6  # of a comparison (ftui/reports/run_differences.py, which the list does without)
+
 
 class RunsScreen(ListScreen[None]):
     """One row a run; the cursor stays on its run when the order changes."""
@@ -28,6 +31,8 @@ class RunsScreen(ListScreen[None]):
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
         Binding("t", "talk", "talk", tooltip="Talk with what this run has trained", id="talk"),
         Binding("e", "after", "export", tooltip="Evaluate, merge, export or push what it has trained", id="after"),
+        Binding("m", "mark", "mark", tooltip="Mark this run, to be compared with others", id="mark"),
+        Binding("v", "compare", "compare", tooltip="Compare the marked runs, two to six", id="compare"),
         Binding("d", "remove", "remove", tooltip="Delete this run and all its files; asks first", id="remove"),
         Binding("a", "archive", "archive", tooltip="Leave this run out of the lists; asks first", id="archive"),
         Binding("R", "rename", "rename", tooltip="Give this run another name", id="rename"),
@@ -40,6 +45,7 @@ class RunsScreen(ListScreen[None]):
     def __init__(self) -> None:
         super().__init__()
         self.run_list = RunList()
+        self._marked: list[Path] = []
 
     def tick(self) -> None:
         try:
@@ -60,9 +66,11 @@ class RunsScreen(ListScreen[None]):
 
     def draw(self) -> None:
         rows, cursor, row, now = self.run_list.rows, self.cursor, self.row, stage(self).clock()
+        there = {row.run.folder for row in rows}
+        marked = self._marked = [folder for folder in self._marked if folder in there]
         self.show(
-            title=lambda frame: title(frame, rows),
-            body=lambda frame: run_table(frame, rows, cursor, now),
+            title=lambda frame: title(frame, rows, len(marked)),
+            body=lambda frame: run_table(frame, rows, cursor, now, marked),
             details=lambda frame: details(frame, row, now),
         )
 
@@ -80,6 +88,29 @@ class RunsScreen(ListScreen[None]):
         from .many.queue import QueueScreen
 
         self.app.push_screen(QueueScreen())
+
+    def action_mark(self) -> None:
+        """Mark the run or take its mark away, and go on to the next."""
+        if (row := self.row) is None:
+            return
+        folder = row.run.folder
+        if folder in self._marked:
+            self._marked.remove(folder)
+        else:
+            self._marked.append(folder)
+        self.action_move(1)
+
+    def action_compare(self) -> None:
+        """The marked runs; where one is marked, it with the one under the cursor."""
+        from .many.compare import CompareScreen
+
+        folders = list(self._marked)
+        if len(folders) == 1 and self.row is not None and self.row.run.folder not in folders:
+            folders.append(self.row.run.folder)
+        if not 2 <= len(folders) <= MOST_RUNS:
+            stage(self).say(f"Mark two to {MOST_RUNS} runs with m: {len(folders)} marked.", "warn")
+            return
+        self.app.push_screen(CompareScreen([Run(folder) for folder in folders]))
 
     def action_checkpoints(self) -> None:
         from .checkpoints import CheckpointsScreen
@@ -158,9 +189,11 @@ class RunsScreen(ListScreen[None]):
         self.tick()
 
 
-def title(frame: Frame, rows: list[RunRow]) -> list[Line]:
+def title(frame: Frame, rows: list[RunRow], num_marked: int = 0) -> list[Line]:
     """The name of the program, and how many runs there are."""
     living = sum(row.is_running for row in rows)
     right: Line = [(f"{living}", "good" if living else "muted"), (" running  ", "muted")]
     right += [(f"{len(rows)}", "text"), (" runs " if len(rows) != 1 else " run ", "muted")]
+    if num_marked:
+        right = [(f"{num_marked}", "special"), (" marked  ", "muted"), *right]
     return [spread(frame.width, [(" ftui", "title")], right), []][: frame.height]

@@ -148,10 +148,10 @@ def _plot(
     marks: set[tuple[int, int]] = set()
     curve: Cells = {}
     if axis is not None:
-        inherited = cells(_curve(columns.inherited, axis), plot.rows, None if glyphs.dots else glyphs.curve)
+        inherited = cells(curve_dots(columns.inherited, axis), plot.rows, None if glyphs.dots else glyphs.curve)
         plot.put_all(inherited, "loss_dim")
         plot.put_all(cells(_band(columns, axis), plot.rows, None if glyphs.dots else glyphs.band), "band")
-        curve = cells(_curve(columns.average, axis), plot.rows, None if glyphs.dots else glyphs.curve)
+        curve = cells(curve_dots(columns.average, axis), plot.rows, None if glyphs.dots else glyphs.curve)
         plot.put_all(curve, "loss")
         marks = put_evaluations(plot, history, view, axis, curve, glyphs, measure)
     if measure == "loss":
@@ -181,7 +181,7 @@ def _band(columns: Columns, axis: Axis) -> list[int]:
     return dots
 
 
-def _curve(averages: Sequence[float | None], axis: Axis) -> list[int]:
+def curve_dots(averages: Sequence[float | None], axis: Axis) -> list[int]:
     """The smoothed line, each column joined to the one before."""
     dots = []
     thick = axis.rows >= THICK_ROWS
