@@ -94,7 +94,8 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     if not checkpoints and (note := describe_reference(data.train)):
         events.note(note)
     with naming_lost_ranks(), Prefetcher(data, ranks, layout=parts.layout) as prefetcher:
-        passes = ForwardBackward(parts, ranks, prefetcher, profile.train.max_grad_norm, control, events)
+        keeps_rows = profile.log.row_losses
+        passes = ForwardBackward(parts, ranks, prefetcher, profile.train.max_grad_norm, control, events, keeps_rows)
         if not ranks.is_leader:
             return run_worker(run, ranks, parts, passes, profile.train.seed)
         code = _lead(run, profile, data, parts, ranks, provenance, passes, disk_wait, events, control)
@@ -150,6 +151,8 @@ def _lead(
             if evaluator is None or not evaluation_is_due(profile.eval, data.plan, state):
                 check_forward(profile, data, parts)
             events.write(_describe_start(profile, data, parts, state, resumed), durable=True)
+            rows = data.train.sequences.counts.fingerprint if profile.log.row_losses else None
+            events.begin_ledger(rows, state.step)
             if state.step == 0:
                 state.samples_before = generator.answer(profile.eval.sample_prompts)
             watch = HealthWatch(profile, parts, events, control, run.name)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from torch import Tensor, nn
 
@@ -12,6 +13,14 @@ from .loss import Batch
 
 MOST_NATS = 700.0  # e to the power of more is beyond all floats
 
+Sum = TypeVar("Sum", Tensor, float)
+
+
+def add_up(totals: dict[str, Sum], own: dict[str, Sum]) -> None:
+    """Add each value to the total of its name."""
+    for name, value in own.items():
+        totals[name] = totals[name] + value if name in totals else value
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -19,11 +28,14 @@ class Loss:
 
     `sums`: sums of losses (float32 scalars) by the amount of `Batch.amounts` that they are divided by. The loss of a
     step is the sum of each over all its micro-batches, divided by the step's own amount: so it does not depend on how
-    the step is cut. `metrics`: what else is reported, sums over the micro-batch without gradient, by name.
+    the step is cut. `metrics`: what else is reported, sums over the micro-batch without gradient, by name. `each`: what
+    the sums of the same names are made of, (targets,) or (examples,) float32 without gradient, before labels are
+    smoothed; a stage that cannot tell has none.
     """
 
     sums: dict[str, Tensor]
     metrics: dict[str, Tensor] = field(default_factory=dict)
+    each: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

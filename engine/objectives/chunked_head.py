@@ -33,17 +33,19 @@ class TargetFacts(NamedTuple):
 
 
 class CrossEntropy(NamedTuple):
-    """Sums over targets, float32 scalars. Only `loss` carries a gradient.
+    """Sums over targets, float32 scalars, and `each`. Only `loss` carries a gradient.
 
     Attributes:
         loss: cross-entropy in nats, with smoothed labels if asked for.
         nats: cross-entropy without smoothing.
         num_right: targets that no other token is likelier than.
+        each: (targets,) float32, the cross-entropy of each without smoothing.
     """
 
     loss: Tensor
     nats: Tensor
     num_right: Tensor
+    each: Tensor
 
 
 def chunked_cross_entropy(head: nn.Linear, hidden: Tensor, target_ids: Tensor, smoothing: float) -> CrossEntropy:
@@ -110,17 +112,19 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target_ids: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Sums; gradients of what needs one are computed here and kept."""
         operands = (hidden, weight, bias)
         grads = _make_gradients(operands, ctx.needs_input_grad)
         total, nats, num_right = (hidden.new_zeros((), dtype=torch.float32) for _ in range(3))
+        each = hidden.new_empty(len(hidden), dtype=torch.float32)
         size = chunk_size(weight)
         for start in range(0, len(hidden), size):
             piece, ids = hidden[start : start + size], target_ids[start : start + size]
             logits = F.linear(piece, weight, bias)
             facts, logs = target_facts(logits, ids)
             nats -= facts.log_probs.sum()
+            torch.neg(facts.log_probs, out=each[start : start + size])
             num_right += count_right(logits, ids)
             if smoothing:
                 total -= smoothing * logs.mean(-1).sum()
@@ -133,8 +137,8 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         pairs = zip(grads, ctx.dtypes, strict=True)
         # float16 would lose what is small before the loss scale, a factor of the backward pass, has made it large
         ctx.grads = [grad if grad is None or dtype == torch.float16 else grad.to(dtype) for grad, dtype in pairs]
-        ctx.mark_non_differentiable(nats, num_right)
-        return total.add_(nats, alpha=1 - smoothing), nats, num_right
+        ctx.mark_non_differentiable(nats, num_right, each)
+        return total.add_(nats, alpha=1 - smoothing), nats, num_right, each
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:

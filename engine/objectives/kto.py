@@ -32,11 +32,12 @@ def stage(profile: Profile) -> Objective:
         )  # where only time is measured
         answers = JudgedAnswers(policy, sum_by_sequence(values, batch.sequence_of, number), batch.labels > 0)
         z0 = mean_divergence(torch.tensor(batch.divergence, device=policy.device), 1)
-        losses = {"examples": loss_of(answers, z0, settings).sum()}
+        each = loss_of(answers, z0, settings)
+        losses = {"examples": each.sum()}
         if log_probs.balance is not None:
             losses["targets"] = len(batch.target_ids) * log_probs.balance
         divergence = {"kl": z0 * number} if has_divergence else {}
-        return Loss(losses, verdict_metrics(answers, settings) | divergence)
+        return Loss(losses, verdict_metrics(answers, settings) | divergence, {"examples": each.detach()})
 
     others = {f"{name}/{side}": side for name in ("rewards", "logps") for side in ("chosen", "rejected")}
     return Objective("kto", loss, per="examples", others=others)

@@ -109,7 +109,7 @@ class Predictions(NamedTuple):
 
 
 def cross_entropy(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> CrossEntropy:
-    """Sums over the batch's targets. `model` may carry a PEFT adapter.
+    """Sums over the batch's targets, and what each adds. `model` may carry a PEFT adapter.
 
     While autograd is on, `label_smoothing` spreads that share of each target's probability evenly over the vocabulary,
     and a model with experts adds what keeps them evenly used: with the same share in a step as in a call of the model
@@ -127,10 +127,11 @@ def cross_entropy(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) 
 def _whole_cross_entropy(logits: Tensor, target_ids: Tensor, smoothing: float) -> CrossEntropy:
     """The same from logits (targets, vocabulary) that are there already."""
     wide = logits.float()
-    loss = F.cross_entropy(wide, target_ids, reduction="sum", label_smoothing=smoothing)
+    losses = F.cross_entropy(wide, target_ids, reduction="none", label_smoothing=smoothing)
+    loss = losses.sum()
     with torch.no_grad():
-        nats = F.cross_entropy(wide, target_ids, reduction="sum") if smoothing else loss.detach()
-        return CrossEntropy(loss, nats, count_right(logits, target_ids))
+        each = F.cross_entropy(wide, target_ids, reduction="none") if smoothing else losses.detach()
+        return CrossEntropy(loss, each.sum() if smoothing else loss.detach(), count_right(logits, target_ids), each)
 
 
 def predict_targets(model: nn.Module, batch: Batch) -> Predictions:

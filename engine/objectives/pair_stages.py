@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from ftui.profile.schema import Profile
 from ftui.profile.sections.preference import PreferenceSection
 
-from . import Loss, Objective
+from . import Loss, Objective, add_up
 from .answers import answer_lengths, length_weights, policy_weights, sum_by_sequence
 from .log_probs import TokenLogProbs, target_log_probs
 from .loss import Batch
@@ -32,18 +32,22 @@ def stage(profile: Profile) -> Objective:
         pairs = make_pairs(log_probs.values, batch, section.ld_alpha)
         weights = _pair_weights(log_probs, batch) if section.use_weighting else None
         sums: dict[str, Tensor] = {}
+        each: dict[str, Tensor] = {}
         metrics = pair_metrics(pairs.per_token if per_token else pairs, settings)
         for kind, factor in losses:
             if kind == SFT:
-                nats = _cross_entropy(log_probs.values, batch)
+                of_targets = _chosen_nats(log_probs.values, batch)
+                nats = of_targets.sum()
                 sums["chosen_targets"], metrics["nll_loss"] = factor * nats, nats.detach()
+                each["chosen_targets"] = factor * of_targets.detach()
             else:
                 values = PAIR_LOSSES[kind](pairs, settings)
-                values = factor * (values if weights is None else weights * values).sum()
-                sums["examples"] = sums["examples"] + values if "examples" in sums else values
+                values = factor * (values if weights is None else weights * values)
+                add_up(sums, {"examples": values.sum()})
+                add_up(each, {"examples": values.detach()})
         if log_probs.balance is not None:
             sums["targets"] = len(batch.target_ids) * log_probs.balance
-        return Loss(sums, metrics | (odds_metrics(pairs) if name == "orpo" else {}))
+        return Loss(sums, metrics | (odds_metrics(pairs) if name == "orpo" else {}), each)
 
     return Objective(name, loss, per="examples", others={"nll_loss": "chosen_targets"})
 
@@ -80,7 +84,7 @@ def _pair_weights(log_probs: TokenLogProbs, batch: Batch) -> Tensor:
     return policy_weights(log_probs.values, log_probs.squares, batch.sequence_of, 2 * batch.amounts["examples"])
 
 
-def _cross_entropy(log_probs: Tensor, batch: Batch) -> Tensor:
-    """Sum over the target tokens of the chosen answers."""
+def _chosen_nats(log_probs: Tensor, batch: Batch) -> Tensor:
+    """(targets,) cross-entropy of the target tokens of the chosen answers, 0 of all others."""
     assert batch.sequence_of is not None, "answers of pairs are numbered"
-    return -torch.where(batch.sequence_of % 2 == 0, log_probs, 0).sum()
+    return -torch.where(batch.sequence_of % 2 == 0, log_probs, 0)

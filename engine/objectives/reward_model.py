@@ -19,6 +19,6 @@ def stage(profile: Profile) -> Objective:
         losses = reward_loss(chosen, rejected, batch.margins)
         if coefficient:
             losses = losses + coefficient * centring_loss(chosen, rejected)
-        return Loss({"examples": losses.sum()}, reward_metrics(chosen, rejected))
+        return Loss({"examples": losses.sum()}, reward_metrics(chosen, rejected), {"examples": losses.detach()})
 
     return Objective("rm", loss, per="examples")

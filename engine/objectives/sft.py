@@ -14,6 +14,7 @@ def stage(profile: Profile) -> Objective:
 
     def loss(model: nn.Module, batch: Batch) -> Loss:
         found = cross_entropy(model, batch, label_smoothing)
-        return Loss({"targets": found.loss}, {"mean_token_accuracy": found.num_right, "perplexity": found.nats})
+        metrics = {"mean_token_accuracy": found.num_right, "perplexity": found.nats}
+        return Loss({"targets": found.loss}, metrics, {"targets": found.each})
 
     return Objective("sft", loss)

@@ -2,11 +2,12 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from ftui.errors import DiskError, DiskFullError, LostRunError
@@ -17,7 +18,9 @@ from ftui.runs.records.signs_of_life import Beat
 from ftui.runs.run_folder import Run
 from ftui.system.files import Lock, open_private, replace_file, try_lock
 from ftui.system.redact import redact_value
-from ftui.system.volume import make_reserve, release_reserve
+from ftui.system.volume import disk_error, make_reserve, release_reserve
+
+from ..ledger.ledger_file import LedgerWriter, rewind
 
 if TYPE_CHECKING:
     from .disk_wait import DiskWait
@@ -50,6 +53,7 @@ class EventWriter:
             self._metrics = Writer(run.metrics, attempt=attempt, token=token)
         self._phase: Phase = "starting"
         self._outer_phases: list[Phase] = []
+        self._ledger: LedgerWriter | None = None
         self._progress = 0
         self._last_beat = 0.0
 
@@ -57,12 +61,31 @@ class EventWriter:
         """Append to the journal; a `durable` record is on the disk when this returns."""
         if not self._is_silent:
             texts = {name: value for name in TEXTS if isinstance(value := getattr(record, name, None), str)}
-            self._append(self._journal, replace(record, **redact_value(texts)), durable=durable)
+            redacted = replace(record, **redact_value(texts))
+            self._append(lambda: self._journal.write(redacted, durable=durable), redacted)
 
     def write_step(self, record: Step) -> None:
         """Append a finished step to the metrics."""
         if not self._is_silent:
-            self._append(self._metrics, record)
+            self._append(lambda: self._metrics.write(record), record)
+
+    def begin_ledger(self, fingerprint: str | None, after: int) -> None:
+        """Cut off what the ledger has of steps above `after`; where the rows have a fingerprint, go on from there."""
+
+        def begin() -> None:
+            try:
+                self._ledger = LedgerWriter(self._run.ledger, fingerprint, after) if fingerprint else None
+                if fingerprint is None:
+                    rewind(self._run.ledger, after)
+            except OSError as error:
+                raise disk_error(error, "The ledger could not be opened", self._run.folder) from error
+
+        self._append(begin, "the ledger")
+
+    def write_rows(self, step: int, rows: np.ndarray) -> None:
+        """Append the rows of a step to the ledger, if one is kept."""
+        if (ledger := self._ledger) is not None:
+            self._append(lambda: ledger.write(step, rows), f"the rows of step {step}")
 
     def warn(self, message: str) -> None:
         """Append a warning to the journal."""
@@ -163,12 +186,12 @@ class EventWriter:
         """
         make_reserve(self._run.reserve)
 
-    def _append(self, writer: Writer, record: Record, *, durable: bool = False) -> None:
-        """Append; on a full disk give the reserve back first, then wait for room."""
+    def _append(self, write: Callable[[], None], record: Record | str) -> None:
+        """Append a record; on a full disk give the reserve back first, then wait for room."""
         waited = False
         while True:
             try:
-                writer.write(record, durable=durable)
+                write()
                 break
             except DiskError as error:
                 is_full = isinstance(error, DiskFullError)

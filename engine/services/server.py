@@ -38,6 +38,7 @@ PAUSE_SECONDS = 0.1  # between two lines about the progress of an answer
 
 METHODS = {
     "answer_chat": "chat",
+    "blame_step": ".ledger.blame_run",
     "check": "check",
     "count_bytes": "count_rows",
     "count_rows": "count_rows",
@@ -45,6 +46,7 @@ METHODS = {
     "evaluate_model": ".evaluation.evaluate_model",
     "export_gguf": ".gguf_files.export_file",
     "first_rows": "rows",
+    "list_courses": ".ledger.blame_run",
     "merge": ".merging.merge_run",
     "model_config": "models",
     "open_chat": "chat",
@@ -64,6 +66,7 @@ METHODS = {
 NEED_LIBRARIES = {
     ".evaluation.evaluate_model",
     ".gguf_files.export_file",
+    ".ledger.blame_run",
     ".merging.merge_run",
     "chat",
     "check",

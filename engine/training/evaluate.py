@@ -18,7 +18,7 @@ from ..distributed.sharded_base import alone
 from ..evaluation.generated_answers import AnswerMeasures
 from ..models.model_parts import ModelParts
 from ..models.performance import uncompiled
-from ..objectives import Loss
+from ..objectives import Loss, add_up
 from ..objectives.loss import Batch
 from ..optim import plateau
 from ..runtime.control_flags import Control, RequestLevel
@@ -28,7 +28,7 @@ from ..system.memory import release_cached_memory, within_memory
 from ..system.train_state import TrainState
 from .collate import collate_examples
 from .divergence import sum_log_ratios
-from .forward_backward import add_up, mean_of, read_sums
+from .forward_backward import mean_of, read_sums
 from .prepare import TrainingData
 from .triggers import epoch_at
 

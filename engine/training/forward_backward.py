@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
-from typing import TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor
@@ -18,8 +18,10 @@ from ..distributed.gather_shards import total_norm
 from ..distributed.process_group import ELSEWHERE, ProcessGroup
 from ..distributed.rank_clock import RankClock, RankTime
 from ..distributed.sharded_base import fill_up, own_part, together
+from ..ledger.ledger_file import NO_ROWS, ROW, sort_rows
+from ..ledger.row_losses import make_rows
 from ..models.model_parts import ModelParts
-from ..objectives import Loss
+from ..objectives import Loss, add_up
 from ..objectives.loss import Batch
 from ..profile_step.marks import BACKWARD, FORWARD, UPDATE
 from ..runtime.control_flags import Control, RequestLevel
@@ -29,15 +31,13 @@ from ..system.rng import RngState
 from .divergence import sum_log_ratios
 from .prefetch import Prefetcher, StepBatches
 
-Sum = TypeVar("Sum", Tensor, float)
-
 
 @dataclass(frozen=True)
 class StepGradients:
     """The result of a step's passes over all ranks. Times are readings of perf_counter (seconds).
 
     `extras` are means, as `Objective.per` says; `grad_norm` is the gradient's length before clipping. `ranks`: the
-    times of all ranks, by rank; empty where there is one.
+    times of all ranks, by rank; empty where there is one. `rows`: the losses of its rows, where they are kept.
     """
 
     batches: StepBatches
@@ -48,6 +48,7 @@ class StepGradients:
     start: float
     end: float
     ranks: list[RankTime]
+    rows: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,10 @@ class MemoryShortage:
 
 @dataclass(eq=False)
 class ForwardBackward:
-    """Makes the gradients of a step: sums over all its micro-batches and ranks, divided by the step's amounts."""
+    """Makes the gradients of a step: sums over all its micro-batches and ranks, divided by the step's amounts.
+
+    `keeps_rows`: the loss of each row is read from the device, too.
+    """
 
     parts: ModelParts
     ranks: ProcessGroup
@@ -71,6 +75,7 @@ class ForwardBackward:
     max_grad_norm: float | None
     control: Control
     events: EventWriter
+    keeps_rows: bool = False
 
     def __post_init__(self) -> None:
         self._weights = [w for group in self.parts.optimizer.param_groups for w in group["params"]]
@@ -94,7 +99,7 @@ class ForwardBackward:
             with self._clock.exchange():
                 if self._is_short(problem):
                     return self._out_of_memory(problem or ELSEWHERE, boundary, in_pass=True)
-                [sums_of_ratios], _ = self._sum_over_ranks([{"ratios": ratios or 0.0}])
+                [sums_of_ratios], _, _ = self._sum_over_ranks([{"ratios": ratios or 0.0}])
             divergence = sums_of_ratios["ratios"] / batches.amounts["examples"]
         passed, problem = within_memory(partial(self._forward_backward, batches, scale, divergence))
         with self._clock.exchange():
@@ -104,13 +109,16 @@ class ForwardBackward:
                 return self._out_of_memory(problem, boundary)
         assert passed is not None, "where memory ran out there is a problem"
         norm = clip_gradients(self._weights, scale, self.max_grad_norm, self.ranks)
-        *own, length = read_sums(*passed, {"grad_norm": norm})  # the step's one wait for the device
+        sums, metrics, each = passed
+        *own, length = read_sums(sums, metrics, {"grad_norm": norm})  # the step's one wait for the device
+        per, amounts = self.parts.objective.per, batches.amounts
+        rows = make_rows(per, each, batches.sequences, batches.num_targets, amounts) if self.keeps_rows else NO_ROWS
         start += self.control.away_seconds - away_before  # what stood still was no part of the step
         time_here = self._clock.read(time.perf_counter() - start, data_seconds, batches.num_places)
-        (losses, others), times = self._sum_over_ranks(own, time_here)
-        loss, means = mean_of(losses, batches.amounts), self.parts.objective.means(others, batches.amounts)
+        (losses, others), times, rows = self._sum_over_ranks(own, time_here, rows)
+        loss, means = mean_of(losses, amounts), self.parts.objective.means(others, amounts)
         end = time.perf_counter()
-        return StepGradients(batches, loss, means, length["grad_norm"], data_seconds, start, end, times)
+        return StepGradients(batches, loss, means, length["grad_norm"], data_seconds, start, end, times, rows)
 
     def _is_short(self, problem: str) -> bool:
         """Whether memory ran out on any rank. Where the base is sharded, the others wait inside their own pass."""
@@ -124,10 +132,12 @@ class ForwardBackward:
 
     def _forward_backward(
         self, batches: StepBatches, scale: float, divergence: float
-    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Sums of the losses and of the metrics over this rank's micro-batches, on the device."""
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor], list[dict[str, Tensor]]]:
+        """Sums of the losses and of the metrics over this rank's micro-batches, on the device; and what the losses of
+        each micro-batch are made of, where rows are kept."""
         sums: dict[str, Tensor] = {}
         metrics: dict[str, Tensor] = {}
+        each: list[dict[str, Tensor]] = []
         with together(self.parts):
             for micro_step, batch in enumerate(batches.batches, start=1):
                 if self.ranks.size == 1:  # several act between steps only: the others would wait for this one's part
@@ -136,9 +146,11 @@ class ForwardBackward:
                 loss = backpropagate(self.parts.module, on_device, batches.amounts, scale)
                 add_up(sums, loss.sums)
                 add_up(metrics, loss.metrics)
+                if self.keeps_rows:
+                    each.append(loss.each)
                 self.events.progress(micro_step=micro_step)
             fill_up(self.parts, batches.num_missing, backward=True)
-        return sums, metrics
+        return sums, metrics, each
 
     def _sum_log_ratios(self, batches: StepBatches, mismatched: Sequence[Batch]) -> float:
         with together(self.parts):
@@ -147,27 +159,23 @@ class ForwardBackward:
         return ratios
 
     def _sum_over_ranks(
-        self, groups: list[dict[str, float]], own: RankTime | None = None
-    ) -> tuple[list[dict[str, float]], list[RankTime]]:
-        """Groups of sums, each over all ranks; and their times, if they have any to tell."""
+        self, groups: list[dict[str, float]], own: RankTime | None = None, rows: np.ndarray = NO_ROWS
+    ) -> tuple[list[dict[str, float]], list[RankTime], np.ndarray]:
+        """Groups of sums, each over all ranks; their times, if they have any to tell; the rows of all, by number."""
         if self.ranks.size == 1:
-            return groups, []
-        each = [json.loads(data) for data in self.ranks.gather(json.dumps([groups, own]).encode())]
-        return [_sum_each(of_ranks) for of_ranks in zip(*(groups for groups, _ in each), strict=True)], [
-            RankTime(*times) for _, times in each if times is not None
-        ]
+            return groups, [], rows
+        sent = json.dumps([groups, own]).encode() + b"\n" + rows.tobytes()
+        received = [data.partition(b"\n") for data in self.ranks.gather(sent)]
+        each = [json.loads(text) for text, _, _ in received]
+        sums = [_sum_each(of_ranks) for of_ranks in zip(*(groups for groups, _ in each), strict=True)]
+        times = [RankTime(*times) for _, times in each if times is not None]
+        return sums, times, sort_rows([np.frombuffer(data, ROW) for _, _, data in received])
 
 
 def _sum_each(of_ranks: Sequence[dict[str, float]]) -> dict[str, float]:
     """The sum of each value; a rank without rows has fewer of them."""
     names = sorted({name for own in of_ranks for name in own})
     return {name: sum(own.get(name, 0.0) for own in of_ranks) for name in names}
-
-
-def add_up(totals: dict[str, Sum], own: dict[str, Sum]) -> None:
-    """Add each value to the total of its name."""
-    for name, value in own.items():
-        totals[name] = totals[name] + value if name in totals else value
 
 
 def read_sums(*groups: dict[str, Tensor]) -> list[dict[str, float]]:
@@ -193,7 +201,7 @@ def backpropagate(module: Module, batch: Batch, amounts: dict[str, int], scale: 
         mean = reduce(add, (value / amounts[name] for name, value in loss.sums.items()))
     with record_function(BACKWARD):
         (mean if scale == 1 else mean * scale).backward()
-    return Loss({name: value.detach() for name, value in loss.sums.items()}, loss.metrics)
+    return replace(loss, sums={name: value.detach() for name, value in loss.sums.items()})
 
 
 def clip_gradients(

@@ -22,12 +22,15 @@ from .prepare import TrainingData
 class StepBatches:
     """This rank's micro-batches of a step; `amounts` are those of the whole step, all ranks together.
 
-    `num_missing`: by how many the rank with the most has more than this one.
+    `num_missing`: by how many the rank with the most has more than this one. `sequences` (int64) are the first ones of
+    the examples of its micro-batches, in their order, and `num_targets` (int64) the trained tokens of each example.
     """
 
     batches: list[Batch]
     amounts: dict[str, int]
     num_missing: int
+    sequences: np.ndarray
+    num_targets: np.ndarray
     mismatched: list[Batch] | None = None
 
     @property
@@ -102,4 +105,7 @@ class Prefetcher:
         )
         assert batches is not None, "there are rows to train on"
         num_missing = -(-len(micro_batches) // self._ranks.size) - len(own)
-        return StepBatches(batches, amounts, num_missing, mismatched)
+        examples = np.array([number for batch in own for row in batch for number in row], dtype=np.int64)
+        sequences = train.indices.reshape(-1, train.per_example)[examples]
+        num_targets = train.sequences.num_targets[sequences].sum(1, dtype=np.int64)
+        return StepBatches(batches, amounts, num_missing, sequences[:, 0], num_targets, mismatched)

@@ -132,6 +132,7 @@ class StepRunner:
         state.num_tokens += batches.num_tokens
         state.num_target_tokens += batches.num_target_tokens
         state.bad_steps = 0 if applied else state.bad_steps + (not overflowed)
+        self.events.write_rows(step, gradients.rows)
         seconds = time.perf_counter() - gradients.start + gradients.data_seconds
         record = Step(
             step=step, epoch=epoch, loss=gradients.loss, learning_rate=rate,

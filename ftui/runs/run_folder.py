@@ -20,7 +20,18 @@ from ftui.system.user_folders import state_folder
 from ftui.text import did_you_mean
 
 FOLDERS = frozenset(
-    {"checkpoints", "superseded", "quarantine", "final", "inbox", "trackers", "chats", "exports", "evaluations"}
+    {
+        "checkpoints",
+        "superseded",
+        "quarantine",
+        "final",
+        "inbox",
+        "ledger",
+        "trackers",
+        "chats",
+        "exports",
+        "evaluations",
+    }
 )
 LONGEST_NAME = 64
 NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
@@ -92,6 +103,11 @@ class Run(msgspec.Struct, frozen=True):
     def losses(self) -> Path:
         """The base model's loss on each row, where a curriculum sorts by it."""
         return self.folder / "losses.safetensors"
+
+    @property
+    def ledger(self) -> Path:
+        """The loss of each row in each step (engine/ledger/ledger_file.py)."""
+        return self.folder / "ledger"
 
     @property
     def reference(self) -> Path:
