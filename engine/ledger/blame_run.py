@@ -25,7 +25,7 @@ DIGITS = HEAD - len(MAGIC)
 
 
 @dataclass(frozen=True)
-class _Places:
+class _RowPlaces:
     """Where rows stand; without `browser` nowhere, and `notes` say why."""
 
     browser: RowBrowser | None
@@ -115,18 +115,18 @@ def _read(run: Run) -> Ledger:
     return ledger
 
 
-def _find_places(profile: str, ledger: Ledger, on_detail: Report) -> _Places:
+def _find_places(profile: str, ledger: Ledger, on_detail: Report) -> _RowPlaces:
     """Where rows that are gone or have changed since stood, nobody knows: they keep their numbers."""
     on_detail("reading where the rows stand")
     notes = [f"{ledger.num_damaged} damaged blocks of the ledger were left out"] if ledger.num_damaged else []
     try:
         browser = open_browser(profile, on_detail)
     except FtuiError as error:
-        return _Places(None, [*notes, f"rows have no place, only the number of their sequence: {error.message}"])
+        return _RowPlaces(None, [*notes, f"rows have no place, only the number of their sequence: {error.message}"])
     if browser.read.train.sequences.counts.fingerprint[:DIGITS] != ledger.fingerprint:
         why = "the data, or how they become tokens, are no longer those of the run"
-        return _Places(None, [*notes, f"rows have no place, only the number of their sequence: {why}"])
-    return _Places(browser, notes)
+        return _RowPlaces(None, [*notes, f"rows have no place, only the number of their sequence: {why}"])
+    return _RowPlaces(browser, notes)
 
 
 def _known(value: float) -> float | None:

@@ -1,10 +1,8 @@
 """The loss of each row of a step, from what the loss of its micro-batches is made of."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from .ledger_file import NO_ROWS, ROW, sort_rows
 
@@ -14,26 +12,26 @@ OF_TARGETS = frozenset({"targets", "chosen_targets"})
 
 def make_rows(
     per: str,
-    each: Sequence[dict[str, Tensor]],
+    losses_of: Mapping[str, np.ndarray],
     sequences: np.ndarray,
     num_targets: np.ndarray,
     amounts: Mapping[str, int],
 ) -> np.ndarray:
     """The rows (`ROW`) of one rank's micro-batches, by number; none where the stage cannot tell its losses apart.
 
-    `each` is `Loss.each` of every micro-batch; `sequences`, `num_targets` and `amounts` are those of `StepBatches`.
+    `losses_of` are those of `Loss.each`, all micro-batches joined; the rest is what `StepBatches` has.
     Where a loss is a mean over target tokens (`per` is "targets"), a row counts its tokens; else it counts 1. The
     losses of the rows of a step, divided by the sum of their counts, add up to its loss, whatever parts that has, but
     for smoothed labels and the balance of experts.
     """
-    if not each or not each[0]:
+    if not losses_of:
         return NO_ROWS
     rows = np.zeros(len(sequences), ROW)
     rows["number"] = sequences
     rows["count"] = num_targets if per == "targets" else 1
     losses = np.zeros(len(rows))
-    for name in each[0]:
-        values = torch.cat([own[name] for own in each]).cpu().double().numpy()
+    for name, of_each in losses_of.items():
+        values = of_each.astype(np.float64)
         if name in OF_TARGETS:
             values = _sum_by_row(values, num_targets)
         losses += values * (amounts[per] / max(1, amounts[name]))

@@ -1,5 +1,6 @@
 """Which rows are behind the loss of a step, and whether it is them or the model: pure functions of a ledger."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +9,10 @@ from ftui.helper.blame_facts import Verdict
 
 from .ledger_file import Ledger
 
-WINDOW = 50  # steps
+WINDOW = 32  # steps
 FEWEST = 8  # steps to compare with
-SIGMA = 3.0
+SIGMA = 4.0
+CANDIDATES = 200  # steps that are looked at closely
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
 LEAST_NOISE = 0.01  # of the usual loss: repeated steps of a few rows have none
 FEW_ROWS = 10  # one in so many, at least one, may be what is wrong with a step
@@ -55,30 +57,44 @@ def largest_spike(steps: StepLosses) -> int | None:
     bad = np.flatnonzero(~np.isfinite(steps.losses))
     if len(bad):
         return int(steps.steps[bad[0]])
-    heights = [_height(steps, place) for place in range(len(steps.steps))]
-    known = [(height, place) for place, height in enumerate(heights) if height is not None]
-    return int(steps.steps[max(known)[1]]) if known else None
+    heights = [(_height(steps, place), place) for place in _candidates(steps.losses)]
+    return int(steps.steps[max(heights)[1]]) if heights else None
 
 
-def _height(steps: StepLosses, place: int) -> float | None:
+def _candidates(losses: np.ndarray) -> list[int]:
+    """Places of the steps that rise most above those around them; a run begins with high losses, which do not count."""
+    if len(losses) <= FEWEST:
+        return []
+    around = np.lib.stride_tricks.sliding_window_view(np.pad(losses, 2, mode="edge"), 5)
+    rise = (losses - np.median(around, axis=1))[FEWEST:]
+    return [int(place) + FEWEST for place in np.argsort(-rise, kind="stable")[:CANDIDATES]]
+
+
+def _height(steps: StepLosses, place: int) -> float:
     usual, noise = compare_with(steps, place)
-    return None if usual is None else float(steps.losses[place] - usual) / noise
+    return -np.inf if usual is None else float(steps.losses[place] - usual) / noise
 
 
 def compare_with(steps: StepLosses, place: int) -> tuple[float | None, float]:
-    """Median and noise of the steps before that at `place`, or around it where there are too few before."""
-    before = _finite(steps.losses[max(0, place - WINDOW) : place])
-    if len(before) < FEWEST:
-        before = np.concatenate([before, _finite(steps.losses[place + 1 : place + 1 + WINDOW])])
-    if len(before) < FEWEST:
+    """What the loss at `place` would be if it went on as in the steps before it, and the noise of these.
+
+    A line through them (Theil and Sen: a quarter of them may be anything); where they are too few, also through the
+    next ones. Noise is the median deviation from it, as a standard deviation.
+    """
+    first, end = max(0, place - WINDOW), place
+    if place < FEWEST:
+        end = place + 1 + FEWEST
+    places = np.delete(np.arange(first, min(end, len(steps.losses))), slice(place - first, place - first + 1))
+    places = places[np.isfinite(steps.losses[places])]
+    if len(places) < FEWEST:
         return None, 0.0
-    usual = float(np.median(before))
-    noise = MAD_TO_SIGMA * float(np.median(np.abs(before - usual)))
-    return usual, max(noise, LEAST_NOISE * abs(usual), 1e-9)
-
-
-def _finite(losses: np.ndarray) -> np.ndarray:
-    return np.asarray(losses[np.isfinite(losses)])
+    losses = steps.losses[places]
+    left, right = np.triu_indices(len(places), 1)
+    slope = float(np.median((losses[right] - losses[left]) / (places[right] - places[left])))
+    level = float(np.median(losses - slope * (places - place)))
+    noise = MAD_TO_SIGMA * float(np.median(np.abs(losses - slope * (places - place) - level)))
+    noise *= math.sqrt(1 + 4 / len(places))  # the error of a line at its end (least squares; Theil-Sen's is near it)
+    return level, max(noise, LEAST_NOISE * abs(level), 1e-9)
 
 
 def explain_spike(ledger: Ledger, steps: StepLosses, step: int) -> Spike:

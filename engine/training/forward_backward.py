@@ -110,9 +110,10 @@ class ForwardBackward:
         assert passed is not None, "where memory ran out there is a problem"
         norm = clip_gradients(self._weights, scale, self.max_grad_norm, self.ranks)
         sums, metrics, each = passed
-        *own, length = read_sums(sums, metrics, {"grad_norm": norm})  # the step's one wait for the device
+        groups, losses_of = read_values([sums, metrics, {"grad_norm": norm}], each)  # the one wait for the device
+        *own, length = groups
         per, amounts = self.parts.objective.per, batches.amounts
-        rows = make_rows(per, each, batches.sequences, batches.num_targets, amounts) if self.keeps_rows else NO_ROWS
+        rows = make_rows(per, losses_of, batches.sequences, batches.num_targets, amounts)
         start += self.control.away_seconds - away_before  # what stood still was no part of the step
         time_here = self._clock.read(time.perf_counter() - start, data_seconds, batches.num_places)
         (losses, others), times, rows = self._sum_over_ranks(own, time_here, rows)
@@ -180,9 +181,21 @@ def _sum_each(of_ranks: Sequence[dict[str, float]]) -> dict[str, float]:
 
 def read_sums(*groups: dict[str, Tensor]) -> list[dict[str, float]]:
     """The values of groups of scalars, in one copy from the device: the host waits for it here."""
+    return read_values(groups, [])[0]
+
+
+def read_values(
+    groups: Sequence[dict[str, Tensor]], each: Sequence[dict[str, Tensor]]
+) -> tuple[list[dict[str, float]], dict[str, np.ndarray]]:
+    """The values of groups of scalars, and vectors (float32) joined by their names, all in one copy."""
     scalars = [value.float() for sums in groups for value in sums.values()]
-    values = iter(torch.stack(scalars).tolist() if scalars else [])
-    return [{name: next(values) for name in sums} for sums in groups]
+    vectors = {name: [own[name].float() for own in each] for name in (each[0] if each else {})}
+    parts = [*([torch.stack(scalars)] if scalars else []), *(part for own in vectors.values() for part in own)]
+    read = torch.cat(parts).numpy(force=True) if parts else np.zeros(0, np.float32)
+    values = iter(read[: len(scalars)].tolist())
+    sums = [{name: next(values) for name in group} for group in groups]
+    ends = np.cumsum([len(scalars), *(sum(map(len, own)) for own in vectors.values())])
+    return sums, dict(zip(vectors, np.split(read, ends)[1:], strict=False))
 
 
 def mean_of(sums: dict[str, float], amounts: dict[str, int]) -> float:

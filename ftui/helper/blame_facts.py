@@ -47,8 +47,7 @@ class StepBlame(msgspec.Struct, frozen=True):
 
     Attributes:
         loss: of the step, put together from its rows; `None`: NaN or infinite.
-        usual: median of the losses of the steps before it, or around it where there are few.
-        noise: standard deviation of these, from their median deviation.
+        usual: its loss if it had gone on as in the steps before it. `noise`: their standard deviation from that course.
         lasts: how many steps after it are above usual, too.
         rows: the first ones of `num_rows`.
         counts_tokens: whether the loss is a mean over target tokens; else over examples.

@@ -42,6 +42,11 @@ def tensors(path: Path) -> dict[str, tuple[str, bytes]]:
     return {name: (header[name]["dtype"], data[begin:end]) for name, (begin, end) in places.items()}
 
 
+def ledger_of(run: Run) -> dict[str, bytes]:
+    """The loss of every row in every step, byte for byte."""
+    return {path.name: path.read_bytes() for path in run.ledger.iterdir()}
+
+
 def executed(run: Run) -> int:
     """How many steps were taken in all attempts together."""
     return sum(isinstance(r, Step) for r in Tail(run.metrics).read())
@@ -69,6 +74,7 @@ def same_runs(run: Run, reference: Run) -> None:
     last = Path("checkpoints", f"checkpoint-{max(measured(reference))}")
     same_weights(run.folder / last, reference.folder / last)
     same_weights(run.final, reference.final)
+    assert ledger_of(run) == ledger_of(reference) != {}
     for name in ("state.json", "rng.json", "optimizer.json"):
         one, other = (json.loads((r.folder / last / "resume" / name).read_bytes()) for r in (run, reference))
         if name == "state.json" and one["evaluated_step"] < one["step"]:

@@ -48,3 +48,25 @@ def _port(text: str) -> int:
     if not text.isascii() or not text.isdigit() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"a number from 0 to 65535, not {text!r}")
     return int(text)
+
+
+def add_blame(verbs: Verbs) -> None:
+    """`ftui blame`."""
+    text = "the rows behind the loss of a step, the most to blame first; or how rows were learned"
+    blame = add_command(verbs, "blame", text, "reports.blame:blame", on_run=True)
+    blame.add_argument("step", metavar="STEP", nargs="?", type=int, help="otherwise the one that stands out most")
+    courses = {
+        "never-learned": "rows whose loss has hardly fallen since they were first seen",
+        "forgotten": "rows whose loss had fallen and has risen again",
+        "learned-at-once": "rows that taught nothing from their second sight on, or the first",
+    }
+    which = blame.add_mutually_exclusive_group()
+    for course, help_text in courses.items():
+        which.add_argument(
+            f"--{course}", action="store_const", const=course.replace("-", "_"), dest="course", help=help_text
+        )
+    blame.add_argument("--rows", metavar="N", dest="num_rows", type=int, help="show so many rows (10)")
+    form = blame.add_mutually_exclusive_group()
+    form.add_argument("--csv", action="store_true", dest="as_csv_rows", help="all rows, as CSV")
+    form.add_argument("--json", action="store_true", dest="as_json", help="all rows, as JSON")
+    add_allow_option(blame)

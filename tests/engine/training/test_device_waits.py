@@ -94,7 +94,7 @@ def test_a_step_waits_once(
 ) -> None:
     with counted_steps(monkeypatch) as counters:
         train_run(tmp_path / "run", profile(sections))
-    assert [+counter for counter in counters] == [Counter(tolist=1)] * STEPS
+    assert [+counter for counter in counters] == [Counter(numpy=1)] * STEPS
 
 
 def test_a_wait_in_a_micro_batch_is_seen(profile: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
