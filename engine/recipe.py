@@ -88,14 +88,13 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     machines = ranks.gather(encode_machine(profile, parts.hardware, parts.attention, ranks.size))
     if ranks.is_leader:
         provenance = describe_provenance(profile, data, machines, cache, events)
-    fingerprints = provenance.fingerprints
-    check_nodes_inputs(ranks, data, fingerprints, cache)
-    data = InitialModel(run, profile, parts, ranks, fingerprints, disk_wait, events, report).complete(data)
+    check_nodes_inputs(ranks, data, provenance.fingerprints, cache)
+    data = InitialModel(run, profile, parts, ranks, provenance.fingerprints, disk_wait, events, report).complete(data)
     if not checkpoints and (note := describe_reference(data.train)):
         events.note(note)
     with naming_lost_ranks(), Prefetcher(data, ranks, layout=parts.layout) as prefetcher:
-        keeps_rows = profile.log.row_losses
-        passes = ForwardBackward(parts, ranks, prefetcher, profile.train.max_grad_norm, control, events, keeps_rows)
+        max_norm, keeps_rows = profile.train.max_grad_norm, profile.log.row_losses
+        passes = ForwardBackward(parts, ranks, prefetcher, max_norm, control, events, keeps_rows)
         if not ranks.is_leader:
             return run_worker(run, ranks, parts, passes, profile.train.seed)
         code = _lead(run, profile, data, parts, ranks, provenance, passes, disk_wait, events, control)
