@@ -52,7 +52,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """The same of the logarithm of the gradient's length."""
     divergence: float = 9.0
     """Standard deviations of a mean of 20 steps that it is above its own lowest point."""
-    plateau: float = 0.002
+    plateau: float = 0.001
     """Share of the evaluation loss that it has to fall by in four evaluations."""
     overfitting: float = 3.0
     """Standard errors that the evaluation rows are worse by, on average and row by row, than at their best."""

@@ -19,6 +19,8 @@ MOST_SCORE = 4.0
 FLOOR_AVERAGED = 100
 """Steps of the mean whose lowest point counts: that of a shorter one falls on and on, by its noise alone."""
 EVALUATIONS = 4
+FIRST = 5
+RISEN = 1.15
 BEGINNING = 50
 NOTHING_LEARNED = 200
 HIGH_RATE = 0.5
@@ -126,6 +128,24 @@ def divergence(trend: Trend, usual: Scatter, step: int, limit: float) -> HealthF
         f"the mean loss of about {AVERAGED} steps is {mean:.3f} at step {step}; it was {trend.lowest:.3f} at step "
         f"{trend.lowest_step} ({(mean - trend.lowest) / sigma:.0f} standard deviations)",
         "Lower the learning rate from the next step on: `ftui set {run} learning_rate_factor=0.3`.",
+    )
+
+
+def worse_than_begun(beginning: Sequence[Step], trend: Trend, step: int) -> HealthFinding | None:
+    """The mean of about 20 losses is far above that of the first five: what diverges at once has no lower point."""
+    first = beginning[:FIRST]
+    if len(first) < FIRST or trend.num_steps < FEWEST:
+        return None
+    targets = sum(one.num_target_tokens for one in first)
+    begun = sum(loss_of(one) * one.num_target_tokens for one in first) / max(1, targets)
+    mean = trend.fast / trend.fast_weight
+    if mean < RISEN * begun:
+        return None
+    return HealthFinding(
+        "divergence",
+        f"the mean loss of about {AVERAGED} steps is {mean:.3f} at step {step}; in the first {FIRST} steps it was "
+        f"{begun:.3f}",
+        "Begin again with a tenth of train.learning_rate: `ftui abort {run}` ends this one.",
     )
 
 

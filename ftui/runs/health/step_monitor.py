@@ -24,6 +24,7 @@ from ftui.runs.health.loss_curve import (
     plateau,
     spike,
     usual_loss,
+    worse_than_begun,
 )
 from ftui.runs.health.noise import Scatter
 from ftui.runs.health.step_pace import COMPARED, clipping, data_starvation, slow_steps
@@ -117,7 +118,8 @@ class StepMonitor:
             evaluations = list(self._evaluations)
             found += [
                 spike(self._usual, steps[-LAST:], limits.spike),
-                divergence(self._trend, self._usual, steps[-1].step, limits.divergence),
+                divergence(self._trend, self._usual, steps[-1].step, limits.divergence)
+                or worse_than_begun(list(self._first), self._trend, steps[-1].step),
                 plateau(steps, self._highest_rate, evaluations, limits.plateau)
                 or nothing_learned(list(self._first), steps, self._highest_rate),
                 memorisation(steps, evaluations, limits.memorisation),
