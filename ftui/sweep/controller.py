@@ -19,6 +19,7 @@ from ftui.queue.wake import wake as wake_queue
 from ftui.runs.status import read_status
 from ftui.supervisor.engine_process import say
 from ftui.sweep.promotion import Ladder, next_leader, next_promotion
+from ftui.sweep.repeats import next_repeat
 from ftui.sweep.samplers import AskedTrial, SearchQuestion, ask
 from ftui.sweep.searchable import whole_point
 from ftui.sweep.sweep_files import (
@@ -96,27 +97,30 @@ class Controller:
             return None if state.on_their_way else SweepEnded(reason=reason)
         if len(state.on_their_way) >= self._parallel:
             return None
-        stands = [trial.stand for trial in state.trials]
+        stands = [trial.stand for trial in state.searched]
         promotion = next_promotion(self.ladder, stands)
-        if promotion is None and len(state.trials) < self.plan.trials and not self._is_kept_for_leader(state):
+        if promotion is None and len(state.searched) < self.plan.trials and not self._is_kept_for_leader(state):
             return self._ask(state)
         if promotion is None and not state.on_their_way:
-            promotion = next_leader(self.ladder, stands, wanted=1)
+            promotion = next_leader(self.ladder, stands, wanted=self.plan.repeat_top)
         if promotion is not None:
             run = self._files.run_of(promotion[0].number)
             return TrialPromoted(trial=promotion[0].number, rung=promotion[1], attempts=read_status(run).state.attempt)
-        return None if state.on_their_way else SweepEnded(reason=self._conclusion(state))
+        if any(trial.repeat_of is None for trial in state.on_their_way):
+            return None
+        repeat = next_repeat(self.plan, self.ladder, state, self.profile.train.seed)
+        return repeat or (None if state.on_their_way else SweepEnded(reason=self._conclusion(state)))
 
     def _ask(self, state: SweepState) -> AnySweepRecord | None:
-        asked = [AskedTrial(trial.point, trial.stand) for trial in state.trials]
+        asked = [AskedTrial(trial.point, trial.stand) for trial in state.searched]
         question = SearchQuestion(self.plan.space, self.plan.seed, self.ladder, asked)
         point = ask(self.plan.sampler, question)
         if point is None:
             return None
         whole = whole_point(self.plan, self.profile, point)
         derived = {key: value for key, value in whole.items() if key not in point}
-        number = question.number
-        return TrialAsked(trial=number, point=point, derived=derived, bracket=self.ladder.bracket_of(number))
+        bracket = self.ladder.bracket_of(question.number)
+        return TrialAsked(trial=len(state.trials), point=point, derived=derived, bracket=bracket)
 
     def _look_at(self, trial: Trial, state: SweepState) -> None:
         run = find_trial_run(self._files, trial)
@@ -191,7 +195,7 @@ class Controller:
         return f"${plan.money:g}" if plan.money is not None and cost is not None and cost >= plan.money else ""
 
     def _conclusion(self, state: SweepState) -> str:
-        number = len(state.trials)
+        number = len(state.searched)
         if number < self.plan.trials:
             return f"its budget is spent after {number} of {self.plan.trials} trials"
         return f"all {number} trials are done"

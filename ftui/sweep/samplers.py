@@ -138,8 +138,7 @@ def _as_pruned(question: SearchQuestion, asked: AskedTrial) -> dict[str, Any]:
 
 
 def _ask_optuna(question: SearchQuestion, sampler: Any, told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    optuna = _library("optuna")
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna = optuna_library()
     distributions = {dimension.key: _distribution(dimension) for dimension in question.space}
     direction = "maximize" if question.ladder.greater_is_better else "minimize"
     study = optuna.create_study(sampler=sampler, direction=direction)
@@ -203,6 +202,13 @@ def _library(name: str) -> Any:
     except ModuleNotFoundError as error:
         hint = "pip install 'finetune-tui[search]', or: sampler = \"random\""
         raise UsageError(f"This sampler needs {error.name}, which is not installed.", hint=hint) from error
+
+
+def optuna_library() -> Any:
+    """Optuna, without its lines on standard error; raises UsageError where it is missing."""
+    optuna = _library("optuna")
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
 
 
 def check_library(sampler: str) -> None:

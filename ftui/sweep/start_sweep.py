@@ -193,7 +193,8 @@ def _check_budget(plan: SweepPlan, cost: Forecast, reader: PlanReader) -> None:
 
 
 def create_sweep(candidate: SweepCandidate) -> tuple[SweepFiles, bool]:
-    """Make the sweep's folder, or find it there; whether it is new. With another [budget] an old one goes on.
+    """Make the sweep's folder, or find it there; whether it is new. With another [budget] or [repeat] an old one goes
+    on.
 
     Raises:
         UsageError: a sweep of that name searches something else, or a run has the name of a trial.
@@ -222,7 +223,7 @@ def _continue_sweep(files: SweepFiles, candidate: SweepCandidate, profile: Profi
     before, now = files.read_plan(), candidate.plan
 
     def without_budget(plan: SweepPlan) -> SweepPlan:
-        return replace(plan, trials=0, hours=None, money=None, profile="", parallel=None)
+        return replace(plan, trials=0, hours=None, money=None, repeat_top=1, seeds=1, profile="", parallel=None)
 
     if without_budget(before) != without_budget(now) or to_toml(profile) != files.profile.read_text():
         what = "another profile" if without_budget(before) == without_budget(now) else "another search"

@@ -38,12 +38,16 @@ class SweepBegan(_SweepRecord, frozen=True, kw_only=True, tag="began"):
 
 
 class TrialAsked(_SweepRecord, frozen=True, kw_only=True, tag="asked"):
-    """A trial goes to the rung `bracket` with these values: `point` as it was drawn, `derived` what follows from it."""
+    """A trial goes to the rung `bracket` with these values: `point` as it was drawn, `derived` what follows from it.
+
+    `repeat_of`: the trial that it is again, with another seed.
+    """
 
     trial: int
     point: dict[str, Any]
     derived: dict[str, Any] = {}
     bracket: int = 0
+    repeat_of: int | None = None
 
 
 class TrialPromoted(_SweepRecord, frozen=True, kw_only=True, tag="promoted"):
@@ -74,7 +78,12 @@ class SweepPaused(_SweepRecord, frozen=True, kw_only=True, tag="paused"):
 
 
 class SweepContinued(_SweepRecord, frozen=True, kw_only=True, tag="continued"):
-    """Trials are asked and promoted again, also in a sweep that had ended."""
+    """Trials are asked and promoted again, also in a sweep that had ended.
+
+    `attempts`: how many those on their way have had by now; what ended these is no reason to end the trial.
+    """
+
+    attempts: dict[int, int] = {}
 
 
 class SweepEnded(_SweepRecord, frozen=True, kw_only=True, tag="ended"):
@@ -107,6 +116,7 @@ class Trial(msgspec.Struct, frozen=True):
     steps: dict[int, int] = {}
     seconds: float = 0.0
     ended: str = ""
+    repeat_of: int | None = None
 
     @property
     def values(self) -> dict[str, Any]:
@@ -133,6 +143,11 @@ class SweepState(msgspec.Struct, frozen=True):
         return sum(trial.seconds for trial in self.trials)
 
     @property
+    def searched(self) -> list[Trial]:
+        """Without those that repeat others."""
+        return [trial for trial in self.trials if trial.repeat_of is None]
+
+    @property
     def on_their_way(self) -> list[Trial]:
         """Trials that are to come to a rung: their runs wait, are running, or are to be made."""
         return [trial for trial in self.trials if trial.target is not None]
@@ -151,17 +166,23 @@ def fold(state: SweepState, record: AnySweepRecord) -> SweepState:
         case SweepPaused():
             return msgspec.structs.replace(state, is_paused=True)
         case SweepContinued():
-            return msgspec.structs.replace(state, is_paused=False, ended="")
+            again = tuple(_again(trial, record.attempts.get(trial.number, 0)) for trial in state.trials)
+            return msgspec.structs.replace(state, is_paused=False, ended="", trials=again)
         case SweepEnded():
             return msgspec.structs.replace(state, ended=record.reason)
         case TrialAsked() if record.trial == len(state.trials):
             new = Trial(record.trial, record.point, record.derived, record.bracket, record.bracket)
+            new = msgspec.structs.replace(new, repeat_of=record.repeat_of)
             return msgspec.structs.replace(state, trials=(*state.trials, new))
         case TrialPromoted() | TrialReached() if record.trial < len(state.trials):
             trials = list(state.trials)
             trials[record.trial] = _fold_trial(trials[record.trial], record)
             return msgspec.structs.replace(state, trials=tuple(trials))
     return state
+
+
+def _again(trial: Trial, attempts: int) -> Trial:
+    return trial if trial.target is None else msgspec.structs.replace(trial, attempts=attempts)
 
 
 def _fold_trial(trial: Trial, record: TrialPromoted | TrialReached) -> Trial:

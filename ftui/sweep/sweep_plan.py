@@ -19,9 +19,10 @@ from ftui.text import did_you_mean, shown
 SCHEDULERS = ("none", "asha", "hyperband")
 MOST_TRIALS = 10_000
 KEYS: Mapping[str, tuple[str, ...]] = {
-    "": ("profile", "name", "search", "method", "budget"),
+    "": ("profile", "name", "search", "method", "budget", "repeat"),
     "method": ("sampler", "scheduler", "rungs", "eta", "seed", "parallel"),
     "budget": ("trials", "hours", "money"),
+    "repeat": ("top", "seeds"),
 }
 RANGE_KEYS = ("low", "high", "log", "step")
 
@@ -35,6 +36,7 @@ class SweepPlan:
         rungs: steps at which trials are compared, the last of them the horizon; empty: one rung, at the profile's end.
         trials: how many; hours, money: of all trials together, `None`: as much as they take.
         parallel: trials at a time, `None`: one a card.
+        repeat_top, seeds: so many of the best are trained with so many seeds each, their own among them.
     """
 
     name: str
@@ -50,6 +52,8 @@ class SweepPlan:
     trials: int = 1
     hours: float | None = None
     money: float | None = None
+    repeat_top: int = 1
+    seeds: int = 1
 
 
 class PlanReader:
@@ -120,7 +124,7 @@ def plan_of(text: str, path: Path) -> SweepPlan:
     reader = PlanReader(text, path)
     reader.check_keys(reader.table, KEYS[""])
     space, derived = _read_space(reader)
-    method, budget = reader.section("method"), reader.section("budget")
+    method, budget, repeat = (reader.section(name) for name in ("method", "budget", "repeat"))
     sampler = reader.choice(("method", "sampler"), method.get("sampler", "tpe"), SAMPLERS)
     scheduler = reader.choice(("method", "scheduler"), method.get("scheduler", "none"), SCHEDULERS)
     if why := check_sampler(sampler, space):
@@ -135,6 +139,8 @@ def plan_of(text: str, path: Path) -> SweepPlan:
         trials=_read_trials(reader, budget, sampler, space),
         hours=reader.number(("budget", "hours"), budget.get("hours"), low=0, whole=False, above=True),
         money=reader.number(("budget", "money"), budget.get("money"), low=0, whole=False, above=True),
+        repeat_top=reader.number(("repeat", "top"), repeat.get("top", 1), low=1) or 1,
+        seeds=reader.number(("repeat", "seeds"), repeat.get("seeds", 3 if repeat else 1), low=2 if repeat else 1) or 1,
     )  # fmt: skip
     if reader.faults:
         raise profile_error(reader.faults, path)

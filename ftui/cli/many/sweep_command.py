@@ -12,12 +12,16 @@ from ftui import units
 from ftui.cli.terminal import LiveOutput, table
 from ftui.errors import UsageError
 from ftui.sweep.forecast import Forecast
+from ftui.sweep.repeats import repeat_lines, repeated_trials
+from ftui.sweep.results.hand_over import best_profile, export_optuna
+from ftui.sweep.results.sweep_results import ResultRow, SweepView, as_plain, csv_of, keys_of, view_sweep
 from ftui.sweep.samplers import check_library
 from ftui.sweep.start_sweep import SweepCandidate, create_sweep, find_sweep_candidate
-from ftui.sweep.sweep_files import SweepContinued, SweepFiles, SweepPaused, SweepState, all_sweeps, find_sweep
+from ftui.sweep.stop_sweep import continue_sweep, pause_sweep, stop_sweep
+from ftui.sweep.sweep_files import SweepFiles, SweepState, all_sweeps, find_sweep
 from ftui.sweep.sweep_plan import SweepPlan
-from ftui.sweep.sweep_results import ResultRow, SweepView, as_plain, csv_of, keys_of, view_sweep
 from ftui.sweep.wake_sweeps import wake
+from ftui.system.files import replace_file
 from ftui.text import escape_document, shown, toml_value
 
 FOLLOW_SECONDS = 1.0
@@ -160,9 +164,12 @@ def best_lines(view: SweepView) -> list[str]:
     if best is None or best.value is None:
         return ["No trial has a value."]
     values = ", ".join(f"{key} = {toml_value(value)}" for key, value in best.trial.values.items())
+    repeated = repeated_trials(view.plan, view.ladder, view.state)
+    names = [shown(view.files.run_of(one.trial.number).name) for one in repeated]
     return [
         f"best: {shown(best.run)}, eval {view.metric} {best.value:.5g} at step {best.step}: {shown(values)}",
         f"its model is there: ftui status {shown(best.run)}" if best.standing == "finished" else "",
+        *repeat_lines(names, repeated),
     ]
 
 
@@ -181,19 +188,23 @@ def print_sweeps(as_json: bool = False) -> int:
 
 
 def _sweep_row(view: SweepView) -> tuple[str, ...]:
-    finished = sum(view.ladder.top in trial.results for trial in view.state.trials)
+    finished = sum(view.ladder.top in trial.results for trial in view.state.searched)
     best = "" if view.best is None or view.best.value is None else f"{view.best.value:.5g}"
-    number = f"{len(view.state.trials)}/{view.plan.trials}"
+    number = f"{len(view.state.searched)}/{view.plan.trials}"
     return (shown(view.files.name), number, str(finished), best, shown(view.standing))
 
 
-def print_results(name: str, as_csv: bool = False, as_json: bool = False) -> int:
+def print_results(name: str, as_csv: bool = False, as_json: bool = False, optuna_file: Path | None = None) -> int:
     """`ftui sweep results SWEEP`.
 
     Raises:
         UsageError: there is no such sweep.
     """
     view = view_sweep(find_sweep(name))
+    if optuna_file is not None:
+        number = export_optuna(view, optuna_file)
+        print(f"{optuna_file}: {number} trials. `optuna-dashboard sqlite:///{optuna_file}` shows them.")
+        return 0
     if as_csv:
         print(csv_of(view), end="")
         return 0
@@ -224,24 +235,48 @@ def _cell(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else shown("" if value is None else str(value))
 
 
+def print_best(name: str, out: Path | None = None) -> int:
+    """`ftui sweep best SWEEP`.
+
+    Raises:
+        UsageError: no trial has a value yet, or there is a file at `out`.
+    """
+    text = best_profile(view_sweep(find_sweep(name)))
+    if out is None:
+        print(escape_document(text), end="")
+        return 0
+    if out.exists():
+        raise UsageError(f"{out} exists.", hint="Name a file that does not.")
+    replace_file(out, text.encode())
+    print(f"{out}: ftui run {out}")
+    return 0
+
+
 def pause(name: str) -> int:
     """`ftui sweep pause SWEEP`."""
-    return _set_paused(find_sweep(name), paused=True)
+    files = find_sweep(name)
+    already = "" if pause_sweep(files) else " already"
+    print(f"The sweep {shown(files.name)} is paused{already}: trials on their way go on to their rung.")
+    return 0
+
+
+def stop(name: str) -> int:
+    """`ftui sweep stop SWEEP`.
+
+    Raises:
+        UsageError: it has ended.
+    """
+    files = find_sweep(name)
+    parked = stop_sweep(files)
+    print(f"The sweep {shown(files.name)} is stopped" + (f"; parked: {', '.join(parked)}." if parked else "."))
+    print(f"`ftui sweep continue {shown(files.name)}` lets it go on.")
+    return 0
 
 
 def go_on(name: str) -> int:
     """`ftui sweep continue SWEEP`."""
     files = find_sweep(name)
-    _set_paused(files, paused=False)
+    already = "" if continue_sweep(files) else " already"
     wake(files)
-    return 0
-
-
-def _set_paused(files: SweepFiles, *, paused: bool) -> int:
-    with files.changing() as pen:
-        already = " already" if pen.state.is_paused == paused else ""
-        if not already:
-            pen.write(SweepPaused() if paused else SweepContinued())
-    words = "is paused: trials on their way go on to their rung" if paused else "goes on"
-    print(f"The sweep {shown(files.name)} {words}{already}.")
+    print(f"The sweep {shown(files.name)} goes on{already}.")
     return 0

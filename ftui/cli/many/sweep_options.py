@@ -1,8 +1,10 @@
 """What can be typed after `ftui sweep`."""
 
+from pathlib import Path
+
 from ftui.cli.options.command_parser import Parser, Verbs, add_allow_option, add_command, add_json_option
 
-COMMANDS = ("start", "list", "results", "pause", "continue")
+COMMANDS = ("start", "list", "results", "best", "pause", "stop", "continue")
 
 
 def add_sweep(verbs: Verbs) -> None:
@@ -21,10 +23,17 @@ def add_sweep(verbs: Verbs) -> None:
     results.add_argument("name", metavar="SWEEP")
     results.add_argument("--csv", action="store_true", dest="as_csv", help="as CSV, with the metric at each rung")
     add_json_option(results)
+    how = "write all trials as a study into this SQLite file"
+    results.add_argument("--export-optuna", metavar="FILE", type=Path, dest="optuna_file", help=how)
+    best = _add(own, "best", "print the profile of the best trial, with where its values come from", "print_best")
+    best.add_argument("name", metavar="SWEEP")
+    best.add_argument("-o", "--out", metavar="OUT", type=Path, help="write it there instead")
+    stopping = _add(own, "stop", "end a search now; trials that are running are parked", "stop")
+    stopping.add_argument("name", metavar="SWEEP")
     _add(own, "pause", "ask and promote no more trials; those on their way go on to their rung", "pause").add_argument(
         "name", metavar="SWEEP"
     )
-    _add(own, "continue", "let a paused sweep go on", "go_on").add_argument("name", metavar="SWEEP")
+    _add(own, "continue", "let a paused or stopped sweep go on", "go_on").add_argument("name", metavar="SWEEP")
     sweep.commands = own.choices
 
 

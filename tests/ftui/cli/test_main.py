@@ -131,8 +131,9 @@ COMMANDS = [
     "chat r", "ask r --prompts f", "merge r", "export r --gguf f16", "push r",
     "queue", "queue list", "queue add p", "queue move r 1", "queue remove r s", "queue pause", "queue continue",
     "cluster slurm p", "compare r s", "report r --svg", "serve",
-    "sweep", "sweep start f", "sweep list", "sweep results s", "sweep pause s", "sweep continue s",
     "blame r",
+    "sweep", "sweep start f", "sweep list", "sweep results s", "sweep best s",
+    "sweep pause s", "sweep stop s", "sweep continue s",
     "remove r", "archive r", "unarchive r", "rename r s",
     *(f"{verb} r" for verb in RUN_VERBS), *(f"{verb} r 1" for verb in CHECKPOINT_VERBS),
 ]  # fmt: skip

@@ -33,12 +33,12 @@ MakeSweep = Callable[..., SweepFiles]
 def make_sweep(tmp_path: Path) -> MakeSweep:
     """Makes the folder of a sweep as its start does: `make_sweep(plan)`."""
 
-    def make(plan: str = PLAN, name: str = "found") -> SweepFiles:
+    def make(plan: str = PLAN, name: str = "found", more: str = "") -> SweepFiles:
         files = SweepFiles(tmp_path / "runs" / SWEEPS / name)
         files.folder.mkdir(parents=True)
         profile = resolve(find_profile("quickstart"), overrides=["hardware.device=cpu"]).profile
         files.profile.write_text(to_toml(profile))
-        files.plan_file.write_text(plan)
+        files.plan_file.write_text(plan + more)
         with files.changing() as pen:
             pen.write(SweepBegan())
         return files

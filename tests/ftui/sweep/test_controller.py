@@ -6,11 +6,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from ftui.errors import PARKED, UsageError
+from ftui.runs.events import RunStopped
+from ftui.runs.journal import encode
+from ftui.runs.run_folder import Run
 from ftui.runs.status import read_status
 from ftui.sweep import wake_sweeps
 from ftui.sweep.controller import Controller
+from ftui.sweep.stop_sweep import continue_sweep, stop_sweep
 from ftui.sweep.sweep_files import (
     SweepEnded,
     SweepFiles,
@@ -22,6 +28,7 @@ from ftui.sweep.sweep_files import (
     TrialReached,
     fold,
 )
+from ftui.sweep.trial_runs import find_outcome
 from ftui.sweep.wake_sweeps import wake
 from tests.support.stand_in_sweep import COMMAND, loss_at
 
@@ -87,6 +94,36 @@ def test_decisions_make_a_whole_search(make_sweep: MakeSweep) -> None:
     best = min(state.trials, key=final_loss)
     assert best.results[0] == min(trial.results[0] or 9.0 for trial in state.trials)
     assert all(trial.values["adapter.lora_alpha"] == 2 * trial.values["adapter.r"] for trial in state.trials)
+
+
+def test_the_best_are_trained_again_with_other_seeds(make_sweep: MakeSweep) -> None:
+    state = play(make_sweep(more="[repeat]\ntop = 2\nseeds = 3\n"))
+    assert len(state.searched) == 8 and len(state.trials) == 12
+    best = sorted((trial for trial in state.searched if 2 in trial.results), key=final_loss)[:2]
+    again = state.trials[8:]
+    assert [trial.repeat_of for trial in again] == [best[0].number] * 2 + [best[1].number] * 2
+    assert [trial.values["train.seed"] for trial in again] == [43, 44] * 2
+    assert all(trial.point == state.trials[trial.repeat_of or 0].point for trial in again)
+    assert all(list(trial.results) == [2] for trial in again), "from the start to the end"
+
+
+def test_a_stopped_sweep_goes_on_where_it_was(make_sweep: MakeSweep, make_run: Callable[..., Run]) -> None:
+    """Its trial was parked by the stop; that is no reason to end it."""
+    files = make_sweep()
+    with files.changing() as pen:
+        pen.write(TrialAsked(trial=0, point={"train.learning_rate": 1e-4, "adapter.r": 8}))
+    run = make_run(files.run_of(0).name, root=files.root)
+    stopped = RunStopped(step=7, reason="on request", exit_code=PARKED)
+    assert stop_sweep(files) == [] and not files.read().is_at_work
+    with pytest.raises(UsageError, match="stopped by hand"):
+        stop_sweep(files)
+    run.journal.write_bytes(encode(msgspec.structs.replace(stopped, attempt=1)))
+    trial, controller = files.read().trials[0], Controller(files)
+    outcome = find_outcome(controller.plan, controller.profile, trial, run)
+    assert outcome is not None and outcome.ended == "parked by hand"
+    assert continue_sweep(files) and not continue_sweep(files)
+    (trial,) = files.read().trials
+    assert trial.attempts == 1 and find_outcome(controller.plan, controller.profile, trial, run) is None
 
 
 def test_a_paused_sweep_sends_nothing_on_its_way(make_sweep: MakeSweep) -> None:

@@ -64,7 +64,7 @@ def view_sweep(files: SweepFiles) -> SweepView:
 
     plan, state, profile = files.read_plan(), files.read(), resolve(files.profile).profile
     ladder = ladder_of(plan, greater_is_better=profile.eval.greater_counts)
-    order = [stand.number for stand in best_trials(ladder, [trial.stand for trial in state.trials])]
+    order = [stand.number for stand in best_trials(ladder, [trial.stand for trial in state.searched])]
     others = [trial.number for trial in state.trials if trial.number not in order]
     ranked = [_row(files, state.trials[number], rank) for rank, number in enumerate(order, 1)]
     rows = [*ranked, *(_row(files, state.trials[number], None) for number in others)]
@@ -98,13 +98,16 @@ def csv_of(view: SweepView) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     heads = [f"{view.metric}@{view.ladder.rungs[rung]}" if view.plan.rungs else view.metric for rung in rungs]
-    writer.writerow(["trial", "run", "rank", *keys, "step", *heads, "seconds", "standing"])
+    writer.writerow(["trial", "run", "rank", *keys, "step", *heads, "seconds", "standing", "repeat_of"])
     for row in sorted(view.rows, key=lambda row: row.trial.number):
         trial = row.trial
         results = [trial.results.get(rung) for rung in rungs]
         line: list[Any] = [trial.number, row.run, row.rank, *(trial.values.get(key) for key in keys), row.step]
         writer.writerow(
-            ["" if one is None else one for one in [*line, *results, round(trial.seconds, 1), row.standing]]
+            [
+                "" if one is None else one
+                for one in [*line, *results, round(trial.seconds, 1), row.standing, trial.repeat_of]
+            ]
         )
     return file.getvalue()
 
@@ -118,7 +121,8 @@ def as_plain(view: SweepView) -> dict[str, Any]:
         "trials": [
             {
                 "trial": row.trial.number, "run": row.run, "rank": row.rank, "values": row.trial.values,
-                "step": row.step, "value": row.value, "standing": row.standing, "seconds": row.trial.seconds,
+                "step": row.step, "value": row.value, "standing": row.standing,
+                "repeat_of": row.trial.repeat_of, "seconds": row.trial.seconds,
                 "results": {str(row.trial.steps[rung]): value for rung, value in row.trial.results.items()},
             }
             for row in view.rows

@@ -1,0 +1,1 @@
+"""What a sweep has found: as rows, as a profile, as a study of Optuna."""
