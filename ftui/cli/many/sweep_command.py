@@ -12,6 +12,7 @@ from ftui import units
 from ftui.cli.terminal import LiveOutput, table
 from ftui.errors import UsageError
 from ftui.sweep.forecast import Forecast
+from ftui.sweep.import_sweep import import_sweep
 from ftui.sweep.repeats import repeat_lines, repeated_trials
 from ftui.sweep.results.hand_over import best_profile, export_optuna
 from ftui.sweep.results.sweep_results import ResultRow, SweepView, as_plain, csv_of, keys_of, view_sweep
@@ -249,6 +250,26 @@ def print_best(name: str, out: Path | None = None) -> int:
         raise UsageError(f"{out} exists.", hint="Name a file that does not.")
     replace_file(out, text.encode())
     print(f"{out}: ftui run {out}")
+    return 0
+
+
+def import_file(file: Path, out: Path | None = None) -> int:
+    """`ftui sweep import FILE`: what is left out is told on stderr.
+
+    Raises:
+        ProfileError: it is no sweep that is known.
+        UsageError: there is a file at `out`.
+    """
+    result = import_sweep(file)
+    for line in result.dropped:
+        print(f"not carried: {shown(line)}", file=sys.stderr)
+    if out is None:
+        print(escape_document(result.text), end="")
+        return 0
+    if out.exists():
+        raise UsageError(f"{out} exists.", hint="Name a file that does not.")
+    replace_file(out, result.text.encode())
+    print(f"{out}: name your profile in it, then: ftui sweep {out} --dry-run")
     return 0
 
 

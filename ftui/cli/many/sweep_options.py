@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ftui.cli.options.command_parser import Parser, Verbs, add_allow_option, add_command, add_json_option
 
-COMMANDS = ("start", "list", "results", "best", "pause", "stop", "continue")
+COMMANDS = ("start", "list", "results", "best", "import", "pause", "stop", "continue")
 
 
 def add_sweep(verbs: Verbs) -> None:
@@ -23,6 +23,9 @@ def add_sweep(verbs: Verbs) -> None:
     results.add_argument("name", metavar="SWEEP")
     results.add_argument("--csv", action="store_true", dest="as_csv", help="as CSV, with the metric at each rung")
     add_json_option(results)
+    importing = _add(own, "import", "make a sweep.toml of a sweep of wandb or Axolotl (YAML)", "import_file")
+    importing.add_argument("file", metavar="FILE", type=Path)
+    importing.add_argument("-o", "--out", metavar="OUT", type=Path, help="write it there instead of printing it")
     how = "write all trials as a study into this SQLite file"
     results.add_argument("--export-optuna", metavar="FILE", type=Path, dest="optuna_file", help=how)
     best = _add(own, "best", "print the profile of the best trial, with where its values come from", "print_best")

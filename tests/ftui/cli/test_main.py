@@ -132,7 +132,7 @@ COMMANDS = [
     "queue", "queue list", "queue add p", "queue move r 1", "queue remove r s", "queue pause", "queue continue",
     "cluster slurm p", "compare r s", "report r --svg", "serve",
     "blame r",
-    "sweep", "sweep start f", "sweep list", "sweep results s", "sweep best s",
+    "sweep", "sweep start f", "sweep list", "sweep results s", "sweep best s", "sweep import f",
     "sweep pause s", "sweep stop s", "sweep continue s",
     "remove r", "archive r", "unarchive r", "rename r s",
     *(f"{verb} r" for verb in RUN_VERBS), *(f"{verb} r 1" for verb in CHECKPOINT_VERBS),
