@@ -165,7 +165,7 @@ def find_sweep_candidate(helper: Helper, path: Path, allow: Collection[str] = ()
             hint="Leave the largest values out, or see `ftui estimate --fit` with the profile.",
         )
     cost = forecast(plan, result, price_of(card, profile.hardware.price_per_hour))
-    _check_budget(plan, cost, PlanReader(text, path))
+    check_budget(plan, cost, PlanReader(text, path))
     return SweepCandidate(plan, text, profile, card, values, result, cost, result.warnings)
 
 
@@ -182,7 +182,7 @@ def _largest_trial(plan: SweepPlan, resolved: ResolvedProfile, card: Card) -> tu
     return profile, values
 
 
-def _check_budget(plan: SweepPlan, cost: Forecast, reader: PlanReader) -> None:
+def check_budget(plan: SweepPlan, cost: Forecast, reader: PlanReader) -> None:
     """Raises ProfileError where not even the low end of the forecast lets one trial finish within the budget."""
     for name, budget, one in (("hours", plan.hours, cost.trial_hours), ("money", plan.money, cost.trial_dollars)):
         if budget is not None and one is not None and one[0] > budget:

@@ -11,6 +11,7 @@ from pathlib import Path
 from ftui import units
 from ftui.cli.terminal import LiveOutput, table
 from ftui.errors import UsageError
+from ftui.queue.queue_files import QueueFiles
 from ftui.sweep.forecast import Forecast
 from ftui.sweep.import_sweep import import_sweep
 from ftui.sweep.repeats import repeat_lines, repeated_trials
@@ -125,10 +126,13 @@ def _range(hours: tuple[float, float], unit: str) -> str:
 
 def follow(files: SweepFiles) -> int:
     """Print what a sweep does until it has ended; Ctrl+C leaves it alone."""
-    seen = SweepState()
+    seen, has_told = SweepState(), False
     try:
         while True:
             state = files.read()
+            if not has_told and QueueFiles(files.root).read().is_paused:
+                print("The queue is paused, and trials wait in it: `ftui queue continue` starts them.")
+                has_told = True
             print_news(files, seen, state)
             seen = state
             if state.ended:
