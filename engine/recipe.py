@@ -134,7 +134,10 @@ def _lead(
 
     generator = TextGenerator(profile, data, parts, state, control, events)
     measures = AnswerMeasures.of_run(run, profile, data, generator, events)
-    evaluator = None if data.evaluation is None else Evaluator(profile, data, parts, state, control, events, measures)
+    watch = HealthWatch(profile, parts, events, control, run.name)
+    evaluator = None
+    if data.evaluation is not None:
+        evaluator = Evaluator(profile, data, parts, state, control, events, measures, watch)
     model = answering_model(profile, parts.model, data.encoder, parts.hardware)
     answerer = RequestAnswerer(run, profile, model, state, control, events)
     result = partial(export, run, profile, data, parts, state, events, generator, checkpoints)
@@ -154,7 +157,6 @@ def _lead(
             events.begin_ledger(rows, state.step)
             if state.step == 0:
                 state.samples_before = generator.answer(profile.eval.sample_prompts)
-            watch = HealthWatch(profile, parts, events, control, run.name)
             steps = StepRunner(profile, data.plan, parts, state, ranks, events, passes, watch)
             loop = Loop(profile, data.plan, state, control, events, evaluator, checkpoints)
             return end.finish(loop.run(steps, parts.device))

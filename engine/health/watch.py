@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from ftui.runs.health.exact_rules import (
     zero_loss,
 )
 from ftui.runs.health.health_rules import HealthFinding, level_of
+from ftui.runs.health.paired_rows import overfitting, too_few_rows
 from ftui.runs.health.step_monitor import Reported
 from ftui.runs.records.health_records import HealthAlarm
 
@@ -61,6 +63,9 @@ class HealthWatch:
         self._tells_nats = self.profile.run.stage in TOKEN_STAGES  # in others a step may well have no gradient
         self._knew_more = False
         self._num_checked = 0
+        self._best_rows: tuple[int, np.ndarray] | None = None  # the step of the best evaluation, the loss of each row
+        self._told_of_evaluations = Reported(self.profile.health.ignore)
+        self._has_said_too_few = False
         self._found: list[HealthFinding] = []
         self._bad_gradients: list[str] = []
         self._bad_weights: list[str] = []
@@ -125,6 +130,27 @@ class HealthWatch:
             measured = mean_loss(self._steps)
             self._knew_more |= measured is not None and measured[0] < KNOWS_MORE * math.log(self._vocabulary)
         return [finding for finding in looks if finding is not None]
+
+    def see_evaluation(self, step: int, losses: np.ndarray) -> None:
+        """Compare the rows of an evaluation with those of the best one of this attempt: one by one.
+
+        Args:
+            losses: (rows,) nats a token, in the same order each time; none where the stage's loss is another one.
+        """
+        if not len(losses) or not np.isfinite(losses).all():
+            return
+        if self._best_rows is None or losses.mean() <= self._best_rows[1].mean():
+            self._best_rows = step, losses
+            return
+        best_step, best = self._best_rows
+        if (few := too_few_rows(len(losses))) and not self._has_said_too_few:
+            self._has_said_too_few = True
+            self.events.note(
+                f"the evaluation loss has risen since step {best_step}; whether that is overfitting: {few}"
+            )
+        found = overfitting(best_step, best.tolist(), step, losses.tolist(), self.profile.health.thresholds.overfitting)
+        for finding in self._told_of_evaluations.choose([found] if found is not None else [], time.monotonic()):
+            self._tell(finding, step)
 
     def _tell(self, finding: HealthFinding, step: int) -> None:
         level = level_of(finding.rule)

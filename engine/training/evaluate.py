@@ -13,9 +13,11 @@ from ftui.profile.schema import Profile
 from ftui.profile.sections.evaluation import EvalSection
 from ftui.profile.sections.preference import REFERENCE_STAGES
 from ftui.runs.events import EvaluationDone
+from ftui.runs.health.exact_rules import TOKEN_STAGES
 
 from ..distributed.sharded_base import alone
 from ..evaluation.generated_answers import AnswerMeasures
+from ..health.watch import HealthWatch
 from ..models.model_parts import ModelParts
 from ..models.performance import uncompiled
 from ..objectives import Loss, add_up
@@ -47,6 +49,7 @@ class Evaluator:
     control: Control
     events: EventWriter
     answers: AnswerMeasures | None = None
+    watch: HealthWatch | None = None
 
     def evaluate(self, *, requested: bool = False) -> EvaluationDone:
         """Evaluate, and note in the state whether it is the best so far. Moves no random generator.
@@ -61,7 +64,8 @@ class Evaluator:
         """
         start, state, is_best = time.monotonic(), self.state, False
         with self.events.within("evaluating"), alone(self.parts):
-            loss, extras, num_targets = self._mean_loss()
+            row_losses: list[np.ndarray] = []
+            loss, extras, num_targets = self._mean_loss(row_losses)
             if self.answers is not None:
                 extras |= self.answers.measure(state.step)
         if not requested:
@@ -81,6 +85,8 @@ class Evaluator:
             requested=requested,
         )
         self.events.write(event)
+        if self.watch is not None and not requested and loss is not None:
+            self.watch.see_evaluation(state.step, self._by_row(row_losses))
         if state.step == 0 and not state.last_is_finite:
             raise non_finite("The evaluation loss before the first step", self.profile, self.parts.hardware)
         return event
@@ -91,8 +97,18 @@ class Evaluator:
             self.state.has_explained_fall = True
             self.events.note(text)
 
-    def _mean_loss(self) -> tuple[float | None, dict[str, float | None], int]:
-        """Loss, metrics and number of target tokens; a batch that does not fit into memory is taken again in halves.
+    def _by_row(self, row_losses: list[np.ndarray]) -> np.ndarray:
+        """The mean loss of each row, longest first, nats a token; none where the stage's loss is another one."""
+        rows = self.data.evaluation
+        assert rows is not None, "an evaluator is made only where there are rows"
+        sizes, values = rows.num_targets[rows.longest_first], np.concatenate([*row_losses, np.zeros(0, np.float32)])
+        if self.profile.run.stage not in TOKEN_STAGES or len(values) != sizes.sum() or not sizes.all():
+            return np.zeros(0)
+        return np.asarray(np.add.reduceat(values.astype(np.float64), np.cumsum(sizes) - sizes) / sizes)
+
+    def _mean_loss(self, row_losses: list[np.ndarray]) -> tuple[float | None, dict[str, float | None], int]:
+        """Loss, metrics and number of target tokens, and in `row_losses` the loss of each target; a batch that does not
+        fit into memory is taken again in halves.
 
         Without a loss where not even one row fits.
         """
@@ -110,7 +126,7 @@ class Evaluator:
                 self.control.poll(RequestLevel.SAVE)
                 chosen = [(int(i),) for i in order[start : start + size]]
                 batch = collate_examples(rows, chosen, self.data.pad_id, self.parts.layout)
-                result = batch_loss(self.parts, replace(batch, divergence=divergence), self.profile)
+                result = batch_loss(self.parts, replace(batch, divergence=divergence), self.profile, row_losses)
                 if result is None and size == 1:
                     self.events.warn(f"the evaluation at step {self.state.step} does not fit into memory")
                     return None, {}, 0
@@ -144,13 +160,19 @@ class Evaluator:
         return None if size == 1 else self._divergence((size + 1) // 2)
 
 
-def batch_loss(parts: ModelParts, batch: Batch, profile: Profile) -> tuple[dict[str, float], dict[str, float]] | None:
-    """The sums of the losses and of the metrics; `None` when memory ran out."""
+def batch_loss(
+    parts: ModelParts, batch: Batch, profile: Profile, of_targets: list[np.ndarray] | None = None
+) -> tuple[dict[str, float], dict[str, float]] | None:
+    """The sums of the losses and of the metrics; `None` when memory ran out. The loss of each target is added to
+    `of_targets`, where the stage has one.
+    """
 
     def measure() -> tuple[dict[str, float], dict[str, float]]:
         with torch.no_grad(), uncompiled(profile.train):
             loss: Loss = parts.module(batch.to(parts.device))
             sums, metrics = read_sums(loss.sums, loss.metrics)
+            if of_targets is not None and "targets" in loss.each:
+                of_targets.append(loss.each["targets"].float().cpu().numpy())
         return sums, metrics
 
     result, problem = within_memory(measure, can_retry=parts.base is None)

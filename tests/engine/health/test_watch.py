@@ -1,9 +1,11 @@
 """The exact rules in a real engine: sound runs raise none, each fault is found, and health.on_red is obeyed."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,10 +13,11 @@ from ftui.engine import recipe
 from ftui.engine.runtime import control_flags
 from ftui.engine.runtime.event_writer import EventWriter
 from ftui.engine.training import forward_backward
+from ftui.engine.training.evaluate import Evaluator
 from ftui.engine.training.step import StepRunner
 from ftui.errors import FINISHED, PARKED, NonFiniteError
 from ftui.profile.schema import Profile
-from ftui.runs.events import RunStopped, Step
+from ftui.runs.events import EvaluationDone, Noted, RunStopped, Step
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.requests import Continue, new_id, write_request
 from ftui.runs.run_folder import Run
@@ -184,3 +187,60 @@ def test_weights_that_are_not_finite_are_never_published(
     with pytest.raises(NonFiniteError, match="final/ is not written: a trained weight is NaN or infinite"):
         attempt(run, profile_of(run, model_folder))
     assert not run.final.exists() and len(records(run, Step)) in (0, 8)
+
+
+def watch_of(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch, num_rows: int, rise: float) -> None:
+    """A run whose evaluation rows rise by `rise`, and half a per cent more or less, from the second evaluation on."""
+    by_row, number = Evaluator._by_row, iter(range(10**6))
+
+    def risen(self: Evaluator, row_losses: list[Any]) -> Any:
+        losses, count = by_row(self, row_losses), next(number)
+        return losses if count == 0 else losses[0] * 0 + FIRST_ROWS[: len(losses)] * (1 + rise * (count > 1))
+
+    monkeypatch.setattr(Evaluator, "_by_row", risen)
+    profile = profile_of(run, model)
+    sections = profile.model_dump(mode="json", exclude_unset=True) | {
+        "eval": {"eval_strategy": "steps", "eval_steps": 2}
+    }
+    sections["data"] |= {"eval_num_rows": num_rows}
+    assert attempt(run, Profile.model_validate_json(json.dumps(sections))) == FINISHED
+
+
+FIRST_ROWS = np.linspace(1.0, 5.0, 40)
+
+
+def test_overfitting_is_told_once_with_its_rows(run: Run, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch_of(run, model_folder, monkeypatch, 30, 0.02)
+    (alarm,) = alarms(run)
+    assert (alarm.rule, alarm.level) == ("overfitting", "amber")
+    assert alarm.evidence.startswith("30 of 30 evaluation rows are worse at step 4 than at step 2, by 0.0")
+
+
+def test_too_few_rows_to_tell_is_an_answer(run: Run, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch_of(run, model_folder, monkeypatch, 10, 0.02)
+    assert alarms(run) == []
+    notes = [note.message for note in records(run, Noted) if "too few to tell" in note.message]
+    assert notes == [
+        "the evaluation loss has risen since step 2; whether that is overfitting: 10 evaluation rows are too few to "
+        "tell: 20 are needed"
+    ]
+
+
+def test_the_rows_of_an_evaluation_are_those_of_its_loss(
+    run: Run, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weighted by their target tokens the rows are what the evaluation says."""
+    by_row, seen = Evaluator._by_row, []
+
+    def noted(self: Evaluator, row_losses: list[Any]) -> Any:
+        losses, rows = by_row(self, row_losses), self.data.evaluation
+        assert rows is not None
+        seen.append(float((losses * rows.num_targets[rows.longest_first]).sum() / rows.num_targets.sum()))
+        return losses
+
+    monkeypatch.setattr(Evaluator, "_by_row", noted)
+    sections = profile_of(run, model_folder).model_dump(mode="json", exclude_unset=True)
+    sections["data"] |= {"eval_num_rows": 9}
+    sections["eval"] = {"eval_strategy": "steps", "eval_steps": 4, "per_device_eval_batch_size": 4}
+    assert attempt(run, Profile.model_validate_json(json.dumps(sections))) == FINISHED
+    assert seen == pytest.approx([one.loss for one in records(run, EvaluationDone)], rel=1e-5) and len(seen) == 3
