@@ -1,7 +1,7 @@
 # What CI runs, in pieces. Install first: pip install -c constraints.txt -e '.[test]'
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: check test fast lint
+.PHONY: check test fast lint torture
 
 check: test lint                # all that .ci/run runs after installation
 
@@ -16,3 +16,11 @@ lint:
 	ruff format --check .
 	mypy
 	lint-imports
+
+LIVES ?= 100
+EXAMPLES ?= 100000
+SEED ?= 0
+
+torture:                        # a night: lives that are cut anywhere, files with anything in them; a table at the end
+	pytest -n 2 --dist worksteal tests/faults/test_cuts.py --trials $(LIVES) --first-seed $(SEED)
+	pytest -n 2 --dist worksteal tests/faults/test_mutated_files.py --trials $(EXAMPLES) --first-seed $(SEED)
