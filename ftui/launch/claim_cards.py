@@ -9,7 +9,7 @@ from ftui.errors import UsageError
 from ftui.hardware.card_locks import card_id, find_holder, take_cards
 from ftui.hardware.detect import Device, Machine, find_machine
 from ftui.profile.schema import Profile
-from ftui.supervisor.nodes.node_place import find_place
+from ftui.supervisor.nodes.node_place import check_is_named, find_place
 from ftui.system.files import Lock
 from ftui.text import shown
 
@@ -28,8 +28,9 @@ def claimed_cards(profile: Profile) -> Iterator[list[Lock]]:
     a lock.
 
     Raises:
-        UsageError: other runs have the GPUs.
+        UsageError: other runs have the GPUs, or it is not said which of several nodes this is.
     """
+    check_is_named(profile.hardware.nodes, os.environ)
     locks = _claim(profile)
     try:
         yield locks

@@ -66,7 +66,7 @@ BRACKETS = re.compile(r"([^\[\],]*)\[([^\[\]]*)\]([^\[\],]*)|([^\[\],]+)")
 def find_place(nodes: int | None, num_processes: int, environment: Mapping[str, str]) -> NodePlace | None:
     """The place of this node; `None` where the run has one. `nodes` and `num_processes` are those of the profile.
 
-    Where the profile alone says that there are several, this one is node 0.
+    Where the profile alone says that there are several, this one is node 0: `check_is_named` refuses to start a run so.
 
     Raises:
         UsageError: as `place_in`.
@@ -88,6 +88,21 @@ def find_place(nodes: int | None, num_processes: int, environment: Mapping[str, 
             hint=f"It counts all nodes together: {place.num_nodes} x the GPUs of one.",
         )
     return place
+
+
+def check_is_named(nodes: int | None, environment: Mapping[str, str]) -> None:
+    """See that something says which of several nodes this is, before a run is started here: without that each of them
+    would be node 0.
+
+    Raises:
+        UsageError: the profile alone says that there are several.
+    """
+    if nodes is not None and nodes > 1 and not any(environment.get(name) for name in RANK_VARIABLES):
+        raise UsageError(
+            f"hardware.nodes is {nodes}, and nothing says which of them this machine is.",
+            hint=f"Start it by a launcher (docs/scale.md), or by hand: NODE_RANK=0 NNODES={nodes} "
+            "MASTER_ADDR=ADDRESS_OF_NODE_0 before the command, with NODE_RANK=1 on the next one.",
+        )
 
 
 def place_in(environment: Mapping[str, str]) -> NodePlace | None:

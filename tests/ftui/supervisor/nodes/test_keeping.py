@@ -103,11 +103,12 @@ def test_each_node_starts_its_own_ranks_and_tells_how_they_ended(
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     cards: Any = SimpleNamespace(environment={"CUDA_VISIBLE_DEVICES": "GPU-a,GPU-b"}, descriptors=())
     keeper._cards = cards
-    program = f"import os; print(*[os.environ.get(name) for name in {names.split()}], flush=True)"
+    values = f"[str(os.environ.get(name)) for name in {names.split()}]"
+    program = f"import os; os.write(1, (' '.join({values}) + '\\n').encode())"  # two ranks write one file
     ranks(monkeypatch, program)
     assert group.missing() == [1]
     look_until(keeper, lambda: not group.missing())
-    own = start(group, run, program.replace("print(", "print('own', "))
+    own = start(group, run, program.replace("(' '", "('own ' + ' '"))
     look_until(keeper, lambda: not group._is_working() and own.has_ended())
     lines = sorted(run.node_log(1).read_text().splitlines())
     assert lines == ["2 0 4 2 127.0.0.1 lo =lo 1 GPU-a", "3 1 4 2 127.0.0.1 lo =lo 1 GPU-b"]
@@ -370,6 +371,8 @@ def test_a_keeper_has_the_cards_of_its_node(run: Run, monkeypatch: pytest.Monkey
     """A queue there starts no run on them."""
     monkeypatch.setitem(sys.modules, "pynvml", driver())
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    for name, value in {"NODE_RANK": "1", "NNODES": "2", "MASTER_ADDR": "127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
     seen: dict[str, Any] = {}
 
     def keep(keeper: Keeper) -> int:

@@ -3,7 +3,7 @@
 import pytest
 
 from ftui.errors import FtuiError, ProfileError, UsageError
-from ftui.supervisor.nodes.node_place import NodePlace, expand_nodelist, find_place, place_in
+from ftui.supervisor.nodes.node_place import NodePlace, check_is_named, expand_nodelist, find_place, place_in
 
 TORCHRUN = {"GROUP_RANK": "1", "GROUP_WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1", "RANK": "1", "WORLD_SIZE": "2",
             "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}  # fmt: skip
@@ -88,6 +88,18 @@ def test_profile_and_launcher_agree(
     else:
         place = find_place(nodes, num_processes, environment)
         assert (place and place.rank) == expected
+
+
+@pytest.mark.parametrize("environment", [BY_HAND, SLURM, SKY])
+def test_a_run_of_several_nodes_is_started_where_it_is_said_which_this_is(environment: dict[str, str]) -> None:
+    """Each machine would be node 0, and none would ever meet the others."""
+    check_is_named(2, environment)
+    for nodes in (None, 1):
+        check_is_named(nodes, {})
+    with pytest.raises(UsageError, match="nothing says which of them this machine is") as caught:
+        check_is_named(2, {})
+    words = dict(word.split("=") for word in caught.value.hint.split() if "=" in word)
+    assert place_in(words | {"NODE_RANK": "0"}) == NodePlace(0, 2, "ADDRESS_OF_NODE_0", "NODE_RANK and NNODES")
 
 
 @pytest.mark.parametrize(
