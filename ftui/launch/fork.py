@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.open_run import check_moved_files, create, stored_profile, successors
-from ftui.profile.consent import check_push_command, check_remote_code, keep_consents
+from ftui.profile.consent import check_push_command, check_remote_code, check_reward_code, keep_consents
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import keep_batch, weights_difference
@@ -72,6 +72,7 @@ def fork(
     """
     check_remote_code(resolved.profile, allow, origin.facts.run_id)
     check_push_command(resolved.profile, allow, origin.facts.run_id)
+    check_reward_code(resolved.profile, allow, origin.facts.run_id)
     before = stored_profile(origin.run)
     if not may_differ:
         resolved = replace(resolved, profile=keep_batch(before, resolved.profile))

@@ -20,7 +20,7 @@ from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageE
 from ftui.launch.claim_cards import claimed_cards
 from ftui.launch.manage_runs import sweep_removed, unarchive
 from ftui.profile.checks.messages import profile_error
-from ftui.profile.consent import check_push_command, check_remote_code, keep_consents
+from ftui.profile.consent import check_push_command, check_remote_code, check_reward_code, keep_consents
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.origins import Key
 from ftui.profile.paths import FILES, FOLDERS
@@ -236,6 +236,7 @@ def _open(
             run_id = run.read_facts().run_id if decision == "resume" else None
             check_remote_code(resolved.profile, allow, run_id)
             check_push_command(resolved.profile, allow, run_id)
+            check_reward_code(resolved.profile, allow, run_id)
         if decision == "start":
             check_files(resolved)
         if decision in ("start", "resume"):

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ftui.errors import ProfileError, UsageError
+from ftui.errors import ProfileError, RewardError, UsageError
 
 if TYPE_CHECKING:  # pydantic, which `ftui --version` does without
     from ftui.profile.schema import Profile
@@ -17,9 +17,11 @@ if TYPE_CHECKING:  # pydantic, which `ftui --version` does without
 REMOTE_CODE = "remote-code"
 PUSH_COMMAND = "push-command"
 MEASURES_CODE = "measures"
+REWARD_CODE = "reward-code"
 CONSENTS = {
     REMOTE_CODE: "run the Python code that comes with the model (model.trust_remote_code)",
     PUSH_COMMAND: "run the command of the profile's push.to",
+    REWARD_CODE: "run the Python files that rewards.reward_funcs names, as they are now",
     MEASURES_CODE: "run the Python file of `ftui evaluate --measures`",
 }
 """What `--allow` takes, and what it allows."""
@@ -60,11 +62,49 @@ def check_push_command(
     )
 
 
+def check_reward_code(profile: "Profile", allow: Collection[str], run_id: str | None = None) -> None:
+    """Check that the files with reward functions may run, as they are now. `run_id`: as `check_remote_code`.
+
+    Raises:
+        ProfileError: `allow` lacks the consent, and that run has none to this very text.
+    """
+    if REWARD_CODE in allow:
+        return
+    for path in profile.rewards.code_files:
+        if not _is_kept(run_id, _code_subject(path)):
+            start = "start the run with: ftui --run P" if run_id is None else "go on with: ftui resume RUN"
+            raise ProfileError(
+                f"{path} is Python code, and rewards.reward_funcs would run it here as you{_asked_again(run_id)}.",
+                hint=f"If you have read that file, {start} --allow {REWARD_CODE}",
+            )
+
+
+def read_allowed_code(path: str, run_id: str) -> str:
+    """The text of a file with reward functions, if somebody has consented to it for this run.
+
+    Raises:
+        RewardError: it cannot be read, or its text is not the one that was consented to.
+    """
+    from ftui.system.input_files import read_input
+
+    try:
+        data = read_input(Path(path))
+        text = data.decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RewardError(f"{path} cannot be read: {error}.") from error
+    if not _is_kept(run_id, (REWARD_CODE, _hash(data))):
+        raise RewardError(
+            f"{path} is not the file that was allowed to run, or nobody has allowed it on this machine.",
+            hint=f"If you have read it, go on with: ftui resume RUN --allow {REWARD_CODE}",
+        )
+    return text
+
+
 def keep_consents(profile: "Profile", run_id: str) -> None:
     """Note for a run what the checks have let pass. A read-only home is no reason to fail: it is asked again, then."""
     from ftui.system.files import make_private_folder, replace_file
 
-    for subject in (_remote_code(profile), _push_command(profile)):
+    for subject in (_remote_code(profile), _push_command(profile), *_reward_code(profile)):
         if subject is not None:
             with contextlib.suppress(OSError):
                 place = _place(run_id, subject)
@@ -80,6 +120,26 @@ def _remote_code(profile: "Profile") -> tuple[str, ...] | None:
 def _push_command(profile: "Profile") -> tuple[str, ...] | None:
     to = profile.push.to
     return (PUSH_COMMAND, to) if to is not None and to.startswith("command:") else None
+
+
+def _reward_code(profile: "Profile") -> list[tuple[str, ...]]:
+    return [_code_subject(path) for path in profile.rewards.code_files]
+
+
+def _code_subject(path: str) -> tuple[str, ...]:
+    """A file by its text: a change of it asks again. One that cannot be read is told of elsewhere."""
+    from ftui.system.input_files import read_input
+
+    try:
+        return REWARD_CODE, _hash(read_input(Path(path)))
+    except (OSError, ValueError):
+        return REWARD_CODE, ""
+
+
+def _hash(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
 
 
 def _is_kept(run_id: str | None, subject: tuple[str, ...]) -> bool:

@@ -9,11 +9,14 @@ from ftui.text import cut, shown
 
 FILES: tuple[Key, ...] = (("data", "train"), ("data", "eval"))
 CURRICULUM: Key = ("curriculum",)
+REWARDS: Key = ("rewards", "reward_funcs")
+SCHEMA: Key = ("rewards", "schema_file")
 TEMPLATE: Key = ("data", "chat_template")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 DATA_SUFFIXES = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt", ".gz", ".zst"}
 FOLDERS: tuple[Key, ...] = (
     ("model", "name_or_path"), ("adapter", "name_or_path"), ("model", "from_scratch", "tokenizer"),
+    ("rewards", "model"),
 )  # fmt: skip
 
 
@@ -31,6 +34,10 @@ def resolve_paths(key: Key, value: Any, folder: Path) -> Any:
         return [_with_offs(one) if isinstance(one, dict) else one for one in value]
     if key == TEMPLATE and isinstance(value, str) and value.endswith(".jinja"):
         return str(_place(value, folder))
+    if key == SCHEMA and isinstance(value, str):
+        return str(_place(value, folder))
+    if key == REWARDS:
+        return [_function(one, folder) for one in value] if isinstance(value, list) else _function(value, folder)
     if key in FOLDERS and isinstance(value, str):
         place = _place(value, folder)
         if place.exists() or value.startswith((".", "/", "~")):
@@ -48,6 +55,14 @@ def _source(one: Any, folder: Path) -> Any:
     place = _place(one, folder)
     of_the_hub = HUB_ID.fullmatch(one) and place.suffix.lower() not in DATA_SUFFIXES and not place.exists()
     return one if of_the_hub else str(place)
+
+
+def _function(one: Any, folder: Path) -> Any:
+    """FILE.py:NAME with the file's path absolute; the name of a reward of ftui stays one."""
+    if not isinstance(one, str) or ".py:" not in one:
+        return one
+    path, _, name = one.rpartition(":")
+    return f"{_place(path, folder)}:{name}"
 
 
 def _with_offs(table: dict[str, Any]) -> dict[str, Any]:

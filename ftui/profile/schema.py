@@ -16,6 +16,7 @@ from ftui.profile.sections.health import HealthSection
 from ftui.profile.sections.model import ModelSection
 from ftui.profile.sections.preference import PAIR_STAGES, PreferenceSection
 from ftui.profile.sections.push_target import PushSection
+from ftui.profile.sections.rewards import RewardsSection
 from ftui.profile.sections.train import TrainSection
 from ftui.runs.run_folder import check_name
 
@@ -124,6 +125,7 @@ class Profile(Section):
     data: DataSection
     train: TrainSection = TrainSection()
     preference: PreferenceSection = PreferenceSection()
+    rewards: RewardsSection = RewardsSection()
     curriculum: tuple[CurriculumStage, ...] = weights(())
     eval: EvalSection = EvalSection()
     checkpoint: CheckpointSection = CheckpointSection()

@@ -24,7 +24,7 @@ from ftui.launch.open_run import (
     decide,
     resume,
 )
-from ftui.profile.consent import check_push_command, check_remote_code, keep_consents
+from ftui.profile.consent import check_push_command, check_remote_code, check_reward_code, keep_consents
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
 from ftui.queue.queue_files import QueueFiles
@@ -64,6 +64,7 @@ def find_candidate(
     run_id = run.read_facts().run_id if decision == "resume" else None
     check_remote_code(resolved.profile, allow, run_id)
     check_push_command(resolved.profile, allow, run_id)
+    check_reward_code(resolved.profile, allow, run_id)
     if decision == "resume":
         check_moved_files(resolved, "ftui", "queue", "add", run.name)
     else:

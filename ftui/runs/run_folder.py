@@ -115,6 +115,16 @@ class Run(msgspec.Struct, frozen=True):
         return self.folder / "reference.safetensors"
 
     @property
+    def rollouts(self) -> Path:
+        """The answers that the run has generated to learn from, two files a rollout (stage grpo)."""
+        return self.folder / "rollouts"
+
+    @property
+    def rewards_log(self) -> Path:
+        """The output of reward functions, at most 4 MiB; older output is in rewards.log.1."""
+        return self.folder / "rewards.log"
+
+    @property
     def beat(self) -> Path:
         """The engine's newest sign of life (`Beat`), replaced about once a second."""
         return self.folder / "beat.json"

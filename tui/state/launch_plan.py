@@ -21,7 +21,7 @@ from ftui.launch.open_run import (
     wait_for_start,
     with_run_name,
 )
-from ftui.profile.consent import check_push_command, check_remote_code
+from ftui.profile.consent import check_push_command, check_remote_code, check_reward_code
 from ftui.profile.layers import ProfileLayer, ResolvedProfile, resolve
 from ftui.profile.origins import ValueOrigin
 from ftui.profile.schema import Profile
@@ -99,7 +99,7 @@ def plan_launch(options: LaunchOptions) -> LaunchPlan:
         return plan  # nothing is started
     origin = plan.parent or plan.run
     run_id = origin.read_facts().run_id if origin.facts.exists() else None
-    for check in (check_remote_code, check_push_command):
+    for check in (check_remote_code, check_push_command, check_reward_code):
         check(plan.resolved.profile, (), run_id)
     return plan
 

@@ -6,13 +6,20 @@ which is faulty or absent is left out.
 
 from collections.abc import Iterator
 
-from ftui.profile.checks import data_checks, model_checks, offload_checks, preference_checks, training_checks
+from ftui.profile.checks import (
+    data_checks,
+    model_checks,
+    offload_checks,
+    preference_checks,
+    reward_checks,
+    training_checks,
+)
 from ftui.profile.checks.known_values import KnownValues, UnknownError
 from ftui.profile.origins import ProfileFault
 
 CHECKS = (
     *model_checks.CHECKS, *data_checks.CHECKS, *training_checks.CHECKS, *offload_checks.CHECKS,
-    *preference_checks.CHECKS,
+    *preference_checks.CHECKS, *reward_checks.CHECKS,
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ftui.profile.origins import Key, ProfileFault, ValueOrigin, nearest_origin
-from ftui.profile.paths import FILES, FOLDERS, HUB_ID, TEMPLATE
+from ftui.profile.paths import FILES, FOLDERS, HUB_ID, SCHEMA, TEMPLATE
 from ftui.system.input_files import name_special
 from ftui.text import cut, shown
 
@@ -41,13 +41,13 @@ def _paths(key: Key, given: Any) -> Iterator[tuple[Key, str]]:
                 yield (*inside, "path"), one["path"]
             elif isinstance(one, str):
                 yield inside, one
-    elif isinstance(given, str) and (key in FOLDERS or (key == TEMPLATE and given.endswith(".jinja"))):
+    elif isinstance(given, str) and (key in (*FOLDERS, SCHEMA) or (key == TEMPLATE and given.endswith(".jinja"))):
         yield key, given
 
 
 def _reason(key: Key, path: str) -> tuple[str, str]:
     """What is missing and what to do about it; empty where nothing is."""
-    is_file = key == TEMPLATE or path.lower().endswith(".gguf")
+    is_file = key in (TEMPLATE, SCHEMA) or path.lower().endswith(".gguf")
     if not os.path.isabs(path):
         if key not in FOLDERS or (not is_file and (HUB_ID.fullmatch(path) or "/" not in path)):
             return "", ""  # a name on the hub

@@ -1,0 +1,1 @@
+"""`ftui rollouts`: what a run has answered while it trains on its own answers."""
