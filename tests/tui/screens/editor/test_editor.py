@@ -206,7 +206,7 @@ def test_every_key_is_reached_changed_and_changed_back_by_keys_alone() -> None:
 
     async def script() -> None:
         async with editor(EVALUATED) as at:
-            for _ in range(200):
+            for _ in range(400):
                 row = at.form.row
                 assert row is not None and row.field is not None
                 reached.add(row.field.key)
