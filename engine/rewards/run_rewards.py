@@ -1,6 +1,6 @@
 """The rewards of a run, as its profile has them."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,26 +12,21 @@ from ftui.runs.run_folder import Run
 from ftui.system.input_files import read_input
 
 from .reward_specs import RewardSpec
-from .score_answers import Rewards, Scorer, open_rewards
+from .score_answers import Rewards, open_rewards
 
-MODEL = "model"
 _ARGUMENTS = {"soft_punish_cache": "cache", "schema_file": "schema"}
 
 
 @contextmanager
-def open_run_rewards(
-    run: Run, section: RewardsSection, warn: Callable[[str], object], scorers: Mapping[str, Scorer] | None = None
-) -> Iterator[Rewards]:
-    """What scores the answers of a run, for as long as a block takes. `scorers`: a reward model, under `model`.
+def open_run_rewards(run: Run, section: RewardsSection, warn: Callable[[str], object]) -> Iterator[Rewards]:
+    """What scores the answers of a run, for as long as a block takes.
 
     Raises:
         RewardError: a function cannot be loaded, or nobody has consented to its file.
     """
     specs = reward_specs(section, lambda path: read_allowed_code(path, run.read_facts().run_id))
     memory = 0 if section.memory_gib is None else int(section.memory_gib * (1 << 30))
-    with open_rewards(
-        specs, log=run.rewards_log, warn=warn, scorers=scorers, seconds=section.timeout_seconds, memory=memory
-    ) as rewards:
+    with open_rewards(specs, log=run.rewards_log, warn=warn, seconds=section.timeout_seconds, memory=memory) as rewards:
         yield rewards
 
 
@@ -54,8 +49,6 @@ def reward_specs(section: RewardsSection, read_code: Callable[[str], str]) -> li
 
 def _options(section: RewardsSection, function: str) -> dict[str, Any]:
     """Arguments of a ready reward: those that are set."""
-    if function == MODEL:
-        return {}
     keys = READY_OPTIONS.get(function, ())
     given = {_ARGUMENTS.get(key, key): value for key in keys if (value := getattr(section, key)) is not None}
     if "schema" in given:

@@ -1,4 +1,6 @@
-"""What can be typed after `ftui rollouts`."""
+"""What can be typed after `ftui rollouts` and `ftui make-task`."""
+
+from pathlib import Path
 
 from ftui.cli.options.command_parser import Verbs, add_command, add_json_option
 
@@ -22,3 +24,15 @@ def add_rollouts(verbs: Verbs) -> None:
     rollouts.add_argument("-n", metavar="N", dest="num_groups", type=int, default=3, help="so many prompts (3)")
     rollouts.add_argument("--whole", action="store_true", help="cut no text")
     add_json_option(rollouts)
+
+
+def add_task(verbs: Verbs) -> None:
+    """`ftui make-task NAME`."""
+    text = "write rows of a task whose answers are known, for stage grpo; without a name: list the tasks"
+    task = add_command(verbs, "make-task", text, "rollouts.write_task:write_task")
+    task.add_argument("task", metavar="NAME", nargs="?", help="sums, sorting, letters, format or units")
+    task.add_argument("--rows", metavar="N", dest="num_rows", type=int, default=1000, help="so many rows (1000)")
+    task.add_argument("--seed", metavar="N", type=int, default=0, help="other rows (0)")
+    task.add_argument("--level", metavar="N", type=int, default=2, help="how hard, from 1 to 12 (2)")
+    task.add_argument("--plain", action="store_true", help="prompts as text, for a model without a chat template")
+    task.add_argument("-o", "--out", metavar="FILE", type=Path, help="write to this file; otherwise they are printed")

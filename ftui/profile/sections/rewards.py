@@ -15,13 +15,11 @@ READY_OPTIONS: dict[str, tuple[str, ...]] = {
     "length": ("max_length", "min_length"),
     "repetition": ("ngram_size", "penalty"),
     "overlong": ("max_length", "soft_punish_cache"),
-    "model": ("model",),
 }
 """The rewards of ftui, and which keys of `[rewards]` each takes."""
 
 NEEDED_OPTIONS = {
     "format": ("pattern",), "length": ("max_length",), "overlong": ("max_length", "soft_punish_cache"),
-    "model": ("model",),
 }  # fmt: skip
 CODE_MARK = ".py:"
 """`FILE.py:NAME` is the function NAME of a person's file."""
@@ -32,7 +30,7 @@ class RewardsSection(Section):
 
     reward_funcs: tuple[str, ...] = weights(())
     """What gives a reward for each answer, one or a list: `exact_answer`, `number_answer`, `maths`, `format`,
-    `json_schema`, `length`, `repetition`, `overlong`, `model`, or `FILE.py:NAME` for a function of your own with TRL's
+    `json_schema`, `length`, `repetition`, `overlong`, or `FILE.py:NAME` for a function of your own with TRL's
     call. That file runs with `--allow reward-code` only."""
 
     reward_weights: tuple[float, ...] | None = weights(None)
@@ -62,9 +60,6 @@ class RewardsSection(Section):
 
     soft_punish_cache: int | None = weights(None, ge=1)
     """Tokens before `max_length` over which `overlong` falls from 0 to -1."""
-
-    model: str | None = weights(None, min_length=1)
-    """Folder of the model that `model` asks: `final` of a run of stage rm, or any classifier with one score."""
 
     timeout_seconds: float = conduct(60.0, gt=0)
     """How long a function may take for a call. Then its process is killed, and these answers go without it."""

@@ -23,7 +23,7 @@ def test_each_ready_reward_gets_the_options_that_it_takes(tmp_path: Path) -> Non
     (tmp_path / "s.json").write_text('{"type": "array"}')
     section = RewardsSection(
         reward_funcs=tuple(READY_OPTIONS), column="right", pattern="a+", schema_file=str(tmp_path / "s.json"),
-        max_length=9, soft_punish_cache=3, penalty=0.5, model="/m",
+        max_length=9, soft_punish_cache=3, penalty=0.5,
     )  # fmt: skip
     specs = {spec.name: spec.options for spec in reward_specs(section, no_code)}
     assert specs == {
@@ -35,7 +35,6 @@ def test_each_ready_reward_gets_the_options_that_it_takes(tmp_path: Path) -> Non
         "length": {"max_length": 9, "min_length": 0},
         "repetition": {"ngram_size": 3, "penalty": 0.5},
         "overlong": {"max_length": 9, "cache": 3},
-        "model": {},
     }
 
 
@@ -47,19 +46,18 @@ def a_run(folder: Path) -> Run:
 
 
 def test_they_score(tmp_path: Path) -> None:
-    names = tuple(name for name in READY_OPTIONS if name not in ("model", "maths"))
+    names = tuple(name for name in READY_OPTIONS if name != "maths")
     section = RewardsSection(
-        reward_funcs=(*names, "model"), reward_weights=(*[1.0] * len(names), 0.5), pattern="4", max_length=9,
+        reward_funcs=names, reward_weights=(0.5, *[1.0] * (len(names) - 1)), pattern="4", max_length=9,
         soft_punish_cache=3, memory_gib=None,
     )  # fmt: skip
-    scorer = {"model": lambda answers: [10.0 for _ in answers.completions]}
-    with open_run_rewards(a_run(tmp_path / "mine"), section, print, scorer) as rewards:
+    with open_run_rewards(a_run(tmp_path / "mine"), section, print) as rewards:
         table = rewards.score(["2 + 2"], ["4"], [[1]], {"answer": ["4"]})
     assert dict(zip(table.names, table.values[0].tolist(), strict=True)) == {
         "exact_answer": 1, "number_answer": 1, "format": 1, "json_schema": 1, "length": 1, "repetition": 0,
-        "overlong": 0, "model": 10,
+        "overlong": 0,
     }  # fmt: skip
-    assert table.totals.tolist() == [10.0]
+    assert table.totals.tolist() == [4.5]
 
 
 def test_code_that_came_with_a_profile_never_runs_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

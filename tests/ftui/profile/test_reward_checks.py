@@ -54,7 +54,7 @@ def test_what_is_refused(keys: dict[str, Any], place: str, words: str) -> None:
 def test_what_is_accepted() -> None:
     assert faults("sft") == []
     names = [*READY_OPTIONS]
-    keys: dict[str, Any] = {"pattern": "a", "max_length": 9, "soft_punish_cache": 3, "model": "/m"}
+    keys: dict[str, Any] = {"pattern": "a", "max_length": 9, "soft_punish_cache": 3}
     assert faults(reward_funcs=names, reward_weights=[1.0] * len(names), **keys) == []
 
 

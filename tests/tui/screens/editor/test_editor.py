@@ -173,7 +173,7 @@ def person(script: Callable[[], Awaitable[None]]) -> None:
 TYPED = {
     "special_tokens": '["a", "b", "c"]', "init_lora_weights": "gaussian", "chat_template": "qwen", "vocab_size": "512",
     "label_smoothing": "0.2", "min_lr": "1e-5", "lr_end": "1e-5", "columns": 'output = "b"',
-    "roles": 'bot = "assistant"', "to": "hub:a/b", "reward_funcs": "maths",
+    "roles": 'bot = "assistant"', "to": "hub:a/b", "reward_funcs": "maths", "clipping": "2",
 }  # fmt: skip
 
 
