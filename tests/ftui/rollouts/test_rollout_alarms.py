@@ -1,0 +1,66 @@
+"""Alarms on made-up courses: each trouble by itself raises its own, and courses without trouble raise hardly any."""
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ftui.rollouts.rollout_alarms import WINDOW, Figures, find_alarms
+
+Course = Callable[[float], dict[str, float]]
+"""What is special about a rollout, by the share of the run that has passed."""
+
+
+def course(special: Course, seed: int = 0, number: int = 3 * WINDOW) -> list[Figures]:
+    draw = random.Random(seed)
+    rollouts: list[Figures] = []
+    for place in range(number):
+        passed = place / number
+        values = {
+            "reward": 0.3 + 0.4 * passed, "frac_reward_zero_std": 0.3, "completions/clipped_ratio": 0.05,
+            "completions/mean_length": 100 + 50 * passed, "entropy": 1.5 - passed, "rewards/a/mean": 0.3 + 0.2 * passed,
+            "rewards/b/mean": 0.5,
+        } | special(passed)  # fmt: skip
+        rollouts.append({name: value * draw.gauss(1, 0.05) for name, value in values.items()})
+    return rollouts
+
+
+TROUBLES: dict[str, Course] = {
+    "groups_without_spread": lambda passed: {"frac_reward_zero_std": 0.95},
+    "answers_truncated": lambda passed: {"completions/clipped_ratio": passed},
+    "length_without_reward": lambda passed: {"completions/mean_length": 100 * 3**passed, "reward": 0.5},
+    "rewards_apart": lambda passed: {"rewards/b/mean": 0.6 - 0.4 * passed},
+    "entropy_gone": lambda passed: {"entropy": 2.0 * 0.01**passed},
+}
+
+
+@pytest.mark.parametrize("name", TROUBLES)
+@pytest.mark.parametrize("seed", range(5))
+def test_each_trouble_raises_its_alarm_alone(name: str, seed: int) -> None:
+    alarms = find_alarms(course(TROUBLES[name], seed))
+    assert [alarm.name for alarm in alarms] == [name] and all(alarm.words for alarm in alarms)
+
+
+def test_a_course_that_learns_raises_none() -> None:
+    raised = [find_alarms(course(lambda _: {}, seed)[:end]) for seed in range(20) for end in range(1, 3 * WINDOW, 5)]
+    assert raised == [[]] * len(raised)
+
+
+def test_nothing_is_said_before_there_is_something_to_tell() -> None:
+    for trouble in TROUBLES.values():
+        assert find_alarms(course(trouble)[: WINDOW - 1]) == []
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(["reward", "entropy", "completions/mean_length", "rewards/a/mean", "rewards/b/mean"]),
+            st.none() | st.floats(allow_nan=True),
+        ),
+        max_size=3 * WINDOW,
+    )
+)
+def test_any_figures_can_be_looked_at(rollouts: list[Figures]) -> None:
+    find_alarms(rollouts)
