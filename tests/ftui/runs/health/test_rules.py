@@ -137,6 +137,8 @@ def test_overfitting_is_seen_row_by_row() -> None:
     found = overfitting(200, best, 400, worse, 3.0)
     assert found is not None and found.evidence.startswith("100 of 100 evaluation rows are worse at step 400 than at")
     assert overfitting(200, best, 400, mixed, 3.0) is None
+    unsure = [loss + 0.05 + 0.5 * math.sin(10 * row) for row, loss in enumerate(best)]
+    assert overfitting(200, best, 400, unsure, 3.0) is None, "a mean rise of 1.4 of its standard errors"
     assert overfitting(200, best[:19], 400, worse[:19], 3.0) is None
     assert too_few_rows(19).startswith("19 evaluation rows are too few to tell") and not too_few_rows(20)
 
@@ -149,6 +151,7 @@ def test_a_forecast_is_made_of_a_steady_decrease() -> None:
     assert seconds_left(times, [1000.0 - 100 * (second % 60 < 30) for second in times]) is None  # saved, deleted
     assert seconds_left(times, [1000.0 if second < 300 else 400.0 for second in times]) is None  # taken once
     assert seconds_left(times[:100], steady[:100]) is None
+    assert seconds_left(times, [1000.0 - 80 * math.log1p(second) for second in times]) is None  # slower and slower
 
 
 def test_requested_evaluations_are_no_course() -> None:
