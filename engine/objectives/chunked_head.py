@@ -65,11 +65,14 @@ def count_right(logits: Tensor, target_ids: Tensor) -> Tensor:
 
 
 def chunked_log_probs(
-    head: nn.Linear, hidden: Tensor, target_ids: Tensor, *, entropy: bool, squares: bool
+    head: nn.Linear, hidden: Tensor, target_ids: Tensor, *, entropy: bool, squares: bool, temperature: float = 1.0
 ) -> TargetFacts:
-    """What a linear head says of each target, from hidden states (targets, width)."""
+    """What a linear head says of each target, from hidden states (targets, width); logits by `temperature`."""
+    weight, bias = _operands(head)
+    if temperature != 1:  # of what is multiplied the smallest is divided: the same logits, but for rounding
+        hidden, bias = hidden / temperature, None if bias is None else bias / temperature
     facts = ChunkedLogProbs.apply(  # type: ignore[no-untyped-call]
-        hidden, *_operands(head), target_ids, entropy, squares
+        hidden, weight, bias, target_ids, entropy, squares
     )
     return TargetFacts(*facts)
 

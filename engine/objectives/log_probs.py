@@ -25,15 +25,20 @@ class TokenLogProbs(NamedTuple):
     balance: Tensor | None
 
 
-def target_log_probs(model: nn.Module, batch: Batch, *, entropy: bool = False, squares: bool = False) -> TokenLogProbs:
+def target_log_probs(
+    model: nn.Module, batch: Batch, *, entropy: bool = False, squares: bool = False, temperature: float = 1.0
+) -> TokenLogProbs:
     """The log-probability of each target, with a gradient where autograd is on. `model` may carry a PEFT adapter.
 
     The same weights give the same bits with autograd and without. With a plain head no more than a chunk of logits
-    exists at once.
+    exists at once. The logits are divided by `temperature`.
     """
     states, head, balance = predict_targets(model, batch)
     if head is not None:
-        facts = chunked_log_probs(head, states, batch.target_ids, entropy=entropy, squares=squares)
+        facts = chunked_log_probs(
+            head, states, batch.target_ids, entropy=entropy, squares=squares, temperature=temperature
+        )
     else:
-        facts, _ = target_facts(states, batch.target_ids, entropy=entropy, squares=squares)
+        logits = states if temperature == 1 else states / temperature
+        facts, _ = target_facts(logits, batch.target_ids, entropy=entropy, squares=squares)
     return TokenLogProbs(*facts, balance)

@@ -1,0 +1,1 @@
+"""Answers that a model gives while it trains, judged and trained on: rollouts, advantages, batches."""
