@@ -9,6 +9,7 @@ from accelerate import Accelerator
 
 from ftui.profile.schema import Profile
 from ftui.profile.sections.preference import COMPARING_STAGES
+from ftui.profile.sections.sampled_stages import POLICY_STAGES
 from ftui.profile.serialize import fingerprint
 
 from .checkpoints.reproducibility import Provenance, join_machines
@@ -92,7 +93,7 @@ def prepare_model(model: Any, profile: Profile, hardware: Hardware, start: Start
     check_layers(model, profile.train, in_turn="base" in profile.hardware.offload)
     prepare_base(model, profile.train)
     trained = apply_method(model, profile, hardware, start)
-    if profile.run.stage in COMPARING_STAGES:  # two answers, or model and reference, must lack the same units: none
+    if profile.run.stage in COMPARING_STAGES | POLICY_STAGES:  # two answers, or model and reference: with all units
         disable_dropout(trained)
     check_new_tokens(trained, start.new_token_ids)
     prepare_trained(trained, profile.train)

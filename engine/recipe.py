@@ -30,6 +30,7 @@ from .inspection.measured_reference import describe_reference
 from .models.model_parts import ModelParts
 from .models.quantization import num_parameters
 from .optim.learning_rate import LearningRate
+from .reinforcement.start import rollouts_before_steps, step_source
 from .runtime.control_flags import Control, Shutdown
 from .runtime.disk_wait import DiskWait
 from .runtime.event_writer import EventWriter
@@ -42,7 +43,6 @@ from .training.forward_backward import ForwardBackward
 from .training.generate import TextGenerator
 from .training.initial_model import InitialModel
 from .training.loop import Loop
-from .training.prefetch import Prefetcher
 from .training.prepare import TrainingData, prepare
 from .training.request_handlers import RequestHandler
 from .training.shutdown import RunEnd
@@ -92,9 +92,9 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     data = InitialModel(run, profile, parts, ranks, provenance.fingerprints, disk_wait, events, report).complete(data)
     if not checkpoints and (note := describe_reference(data.train)):
         events.note(note)
-    with naming_lost_ranks(), Prefetcher(data, ranks, layout=parts.layout) as prefetcher:
-        max_norm, keeps_rows = profile.train.max_grad_norm, profile.log.row_losses
-        passes = ForwardBackward(parts, ranks, prefetcher, max_norm, control, events, keeps_rows)
+    with naming_lost_ranks(), step_source(profile, data, parts, ranks) as source:
+        max_norm, keeps_rows = profile.train.max_grad_norm, profile.log.row_losses and not profile.samples_answers
+        passes = ForwardBackward(parts, ranks, source, max_norm, control, events, keeps_rows)
         if not ranks.is_leader:
             return run_worker(run, ranks, parts, passes, profile.train.seed)
         code = _lead(run, profile, data, parts, ranks, provenance, passes, disk_wait, events, control)
@@ -131,7 +131,6 @@ def _lead(
     check_room(run.folder, checkpoints.expected_bytes)
     events.make_reserve()
     control.poll()
-
     generator = TextGenerator(profile, data, parts, state, control, events)
     measures = AnswerMeasures.of_run(run, profile, data, generator, events)
     watch = HealthWatch(profile, parts, events, control, run.name)
@@ -142,13 +141,10 @@ def _lead(
     answerer = RequestAnswerer(run, profile, model, state, control, events)
     result = partial(export, run, profile, data, parts, state, events, generator, checkpoints)
     end = RunEnd(profile.checkpoint, state, control, events, checkpoints, result)
-    assert control.inbox is not None, "the engine opens the inbox before it trains"
-    handler = RequestHandler(
-        run, data, LearningRate(profile.train, data.plan), parts, state, events, control.inbox, evaluator,
-        generator, answerer, checkpoints,
-    )  # fmt: skip
-    control.start_training(handler.handle, partial(checkpoints.collect, only_whole=True), answerer.forget)
-    with end, answerer:
+    _obey_requests(run, profile, data, parts, state, control, events, evaluator, generator, answerer, checkpoints)
+    with end, answerer, rollouts_before_steps(
+        run, profile, data, parts, state, generator, passes.source, disk_wait, control, events
+    ) as before_step:  # fmt: skip
         try:
             if evaluator is None or not evaluation_is_due(profile.eval, data.plan, state):
                 check_forward(profile, data, parts)
@@ -158,10 +154,32 @@ def _lead(
             if state.step == 0:
                 state.samples_before = generator.answer(profile.eval.sample_prompts)
             steps = StepRunner(profile, data.plan, parts, state, ranks, events, passes, watch)
-            loop = Loop(profile, data.plan, state, control, events, evaluator, checkpoints)
+            loop = Loop(profile, data.plan, state, control, events, evaluator, checkpoints, before_step)
             return end.finish(loop.run(steps, parts.device))
         except Shutdown as shutdown:
             return end.leave(shutdown)
+
+
+def _obey_requests(
+    run: Run,
+    profile: Profile,
+    data: TrainingData,
+    parts: ModelParts,
+    state: TrainState,
+    control: Control,
+    events: EventWriter,
+    evaluator: Evaluator | None,
+    generator: TextGenerator,
+    answerer: RequestAnswerer,
+    checkpoints: CheckpointManager,
+) -> None:
+    """From now on requests are handled that a run in training obeys."""
+    assert control.inbox is not None, "the engine opens the inbox before it trains"
+    handler = RequestHandler(
+        run, data, LearningRate(profile.train, data.plan), parts, state, events, control.inbox, evaluator,
+        generator, answerer, checkpoints,
+    )  # fmt: skip
+    control.start_training(handler.handle, partial(checkpoints.collect, only_whole=True), answerer.forget)
 
 
 def _introduce(run: Run, hardware: Hardware, events: EventWriter, num_processes: int) -> None:
@@ -197,7 +215,7 @@ def _describe_start(
         num_eval_rows=0 if data.evaluation is None else data.evaluation.num_rows,
         num_sequences=plan.rows_per_epoch,
         epoch_shift=state.epoch_shift,
-        num_tokens_ahead=plan.num_tokens(state.step, max_steps),
+        num_tokens_ahead=None if profile.samples_answers else plan.num_tokens(state.step, max_steps),
         stages=plan.first_steps,
         total_parameters=num_parameters(model),
         trainable_parameters=sum(weight.numel() for weight in model.parameters() if weight.requires_grad),

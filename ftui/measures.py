@@ -5,6 +5,7 @@ from typing import NamedTuple
 TOKENS = ("sft", "pretrain")
 PAIRS = ("dpo", "orpo", "simpo", "cpo")
 REWARDED = (*PAIRS, "rm")
+SAMPLED = ("grpo",)
 
 
 class Measure(NamedTuple):
@@ -41,7 +42,7 @@ others from 0 to 1, but for the number of tokens.
 """
 
 MEASURES = {
-    "loss": Measure("loss", "loss", False, (*TOKENS, *REWARDED, "kto")),
+    "loss": Measure("loss", "loss", False, (*TOKENS, *REWARDED, "kto", *SAMPLED)),
     "mean_token_accuracy": Measure("token accuracy", "accuracy", True, TOKENS),
     "perplexity": Measure("perplexity", "perplexity", False, TOKENS),
     "rewards/accuracies": Measure("reward accuracy", "accuracy", True, REWARDED),
@@ -50,7 +51,14 @@ MEASURES = {
     "rewards/rejected": Measure("rejected reward", "reject", None, (*REWARDED, "kto")),
     "logps/chosen": Measure("chosen log-prob", "logp ch", True, (*PAIRS, "kto")),
     "logps/rejected": Measure("rejected log-prob", "logp rej", None, (*PAIRS, "kto")),
-    "kl": Measure("kl to reference", "kl", None, ("kto",)),
+    "reward": Measure("reward", "reward", True, SAMPLED),
+    "reward_std": Measure("spread of rewards in a group", "spread", None, SAMPLED),
+    "frac_reward_zero_std": Measure("groups without spread", "no spread", None, SAMPLED),
+    "completions/mean_length": Measure("answer tokens", "tokens", None, SAMPLED),
+    "completions/clipped_ratio": Measure("answers cut off", "cut off", None, SAMPLED),
+    "clip_ratio/region_mean": Measure("clipped ratios", "clipped", None, SAMPLED),
+    "entropy": Measure("entropy", "entropy", None, SAMPLED),
+    "kl": Measure("kl to reference", "kl", None, ("kto", *SAMPLED)),
     "nll_loss": Measure("chosen nll", "nll", False, ("orpo", "cpo")),
     "log_odds_ratio": Measure("log odds ratio", "log odds", True, ("orpo",)),
     **TEXT_MEASURES,

@@ -312,8 +312,14 @@ def _model_view(profile: Profile, sources: list[ResolvedSource], stores: list[St
     Raises:
         DataError: nothing of one of them is trained on (with `weights`).
     """
-    parts = [cut_to_length(store, profile.run.stage, profile.data.max_length) for store in stores]
+    parts = [cut_to_length(store, profile.run.stage, profile.longest_row) for store in stores]
     for part, one in zip(parts, sources, strict=True):
+        if weights and not len(part) and profile.samples_answers:
+            raise DataError(
+                f"All of the {part.counts.num_rows} prompts of {', '.join(map(printable, one.places))} are longer than "
+                f"the {profile.longest_row} tokens that data.max_length leaves them.",
+                hint="Raise data.max_length, or lower grpo.max_completion_length.",
+            )
         if weights and not len(part):
             are_judged = set(part.stores[0].counts.forms) == {"kto"} and not part.stores[0].counts.num_sequences
             raise DataError(

@@ -7,6 +7,7 @@ from pathlib import Path
 from ftui.errors import DataError
 from ftui.profile.sections.data import DataSection, DataSource, sources
 from ftui.profile.sections.preference import PAIR_STAGES, VERDICT_STAGES
+from ftui.profile.sections.sampled_stages import POLICY_STAGES
 
 from .files.blocks import Place
 from .files.dataset_info import resolve_entry
@@ -60,6 +61,7 @@ def _resolve_source(
     takes_pairs = form == "auto" and stage in VERDICT_STAGES
     if form == "auto":  # such a stage trains on nothing else
         form = "preference" if stage in PAIR_STAGES else "kto" if stage in VERDICT_STAGES else form
+        form = "prompt" if stage in POLICY_STAGES else form
     rows_only = stage != "pretrain" and form != "text"
     places, notes = _list_places(source, report, rows_only=rows_only, evaluation=evaluation)
     return ResolvedSource(

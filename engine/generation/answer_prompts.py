@@ -16,6 +16,7 @@ Ending = Literal["stop", "length", "memory", "not finite"]
 class FinishedAnswer:
     """The answer to prompt `number` of those that were given.
 
+    `log_probs` (nats) are those of each id under the model, at the temperature.
     `ending`: `stop`, with a stop token, which is the last of `ids`; `length`, at the limit of tokens; one of
     `ftui.evaluation.results.UNANSWERED`, and there are no ids.
     """
@@ -23,6 +24,7 @@ class FinishedAnswer:
     number: int
     ids: tuple[int, ...]
     ending: Ending
+    log_probs: tuple[float, ...] = ()
 
 
 def answer_prompts(
@@ -83,6 +85,7 @@ def _answer_batch(
     Else they were beside others for which the model computes nothing finite.
     """
     ids: dict[int, list[int]] = {number: [] for number in batch}
+    log_probs: dict[int, list[float]] = {number: [] for number in batch}
     while True:
         before_pass()
         try:
@@ -99,10 +102,11 @@ def _answer_batch(
         for token in tokens:
             number = batch[token.row]
             ids[number].append(token.id)
+            log_probs[number].append(token.log_prob)
             if token.id in stop_ids:
-                yield FinishedAnswer(number, tuple(ids.pop(number)), "stop")
+                yield FinishedAnswer(number, tuple(ids.pop(number)), "stop", tuple(log_probs[number]))
     for number, all_ids in ids.items():
-        yield FinishedAnswer(number, tuple(all_ids), "length")
+        yield FinishedAnswer(number, tuple(all_ids), "length", tuple(log_probs[number]))
     return [], False
 
 

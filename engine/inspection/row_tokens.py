@@ -12,9 +12,10 @@ from transformers import PreTrainedTokenizerBase
 from ftui.dataset.report import RowLocation
 from ftui.dataset.row import AnswerSide, ComparedAnswers, RowView, Token, Turn
 from ftui.profile.sections.preference import PAIR_STAGES, REFERENCE_STAGES, VERDICT_STAGES
+from ftui.profile.sections.sampled_stages import POLICY_STAGES
 
 from ..data.facts.compared_answers import common_start
-from ..data.facts.oddity import Oddity
+from ..data.facts.oddity import Oddity, without_answers
 from ..data.files.raw_rows import Row
 from ..data.tokens import encode
 from ..data.tokens.encode import Encoder
@@ -144,7 +145,8 @@ def make_row_view(
     pieces = _pieces(row)
     index, start, end = pieces[min(part, len(pieces) - 1)] if pieces else (0, 0, 0)
     explanation = row.explained[index] if index < len(row.explained) else None
-    notes = [*(words for oddity, words in WORDS.items() if row.flags & oddity), *_notes_on_cut_pair(row)]
+    flags = without_answers(row.flags) if row.encoder.stage in POLICY_STAGES else row.flags
+    notes = [*(words for oddity, words in WORDS.items() if flags & oddity), *_notes_on_cut_pair(row)]
     if explanation is None:
         tokens, turns, hits = [], [], []
     else:

@@ -62,6 +62,9 @@ class Batch:
             is a piece that continues the last positive one: an answer after its prompt (engine/models/joined_rows.py).
         ends: (sequences,) int64, where the last token of each stands in the flattened positions (stage rm).
         margins: (pairs,) float32, by how much the chosen answer is better; 0 where that is not known (stage rm).
+        advantages: (sequences,) float32, how much better each sampled answer is than others (stage grpo).
+        old: (targets,) float32, log-probabilities of the targets when they were sampled; without it, they are those of
+            now (stage grpo).
     """
 
     input_ids: Tensor
@@ -77,6 +80,8 @@ class Batch:
     joined: tuple[int, ...] | None = None
     ends: Tensor | None = None
     margins: Tensor | None = None
+    advantages: Tensor | None = None
+    old: Tensor | None = None
 
     @property
     def num_tokens(self) -> int:

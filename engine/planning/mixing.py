@@ -11,7 +11,7 @@ from ftui.profile.schema import Profile
 from ..data.load_rows import DataSplit
 from ..system.distinct import distinct
 from .curriculum_plan import RunPlan, SequencePool, make_curriculum_plan
-from .plan import SourceShare, make_plan
+from .plan import Reuse, SourceShare, make_plan
 
 MOST_REPEATED = 10_000_000
 """Sequences of an epoch, where it is mostly repetitions: their order takes 5 s and 500 MiB each time."""
@@ -130,7 +130,7 @@ def make_run_plan(
         DataError: a stage of the curriculum has no rows, or there are more steps than anybody can wait for.
     """
     train = profile.train
-    size = profile.effective_batch
+    size = profile.rows_per_step
     room = profile.packing_length
     if profile.curriculum:
         pool = SequencePool(lengths, num_targets, losses)
@@ -141,8 +141,15 @@ def make_run_plan(
     plan = make_plan(
         lengths, effective_batch=size, max_steps=train.max_steps, num_train_epochs=train.num_train_epochs,
         strategy=train.train_sampling_strategy, seed=train.rows_seed, packing_length=room, sources=shares,
+        reuse=reuse_of(profile),
     )  # fmt: skip
     return _check_end(plan, "train.num_train_epochs" if train.max_steps is None else "train.max_steps")
+
+
+def reuse_of(profile: Profile) -> Reuse:
+    """How often the rows of a profile are trained on in one pass over them: once, but for prompts."""
+    section = profile.grpo
+    return Reuse(section.steps_per_generation, section.num_iterations) if profile.samples_answers else Reuse()
 
 
 def _check_end(plan: RunPlan, key: str) -> RunPlan:

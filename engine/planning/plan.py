@@ -16,6 +16,25 @@ from .packing import PackedRows, concatenate_rows, pack
 
 Row = tuple[int, ...]
 
+
+@dataclass(frozen=True)
+class Reuse:
+    """How often rows are trained on: `num_steps` steps of other rows, all of them `num_iterations` times in turn."""
+
+    num_steps: int = 1
+    num_iterations: int = 1
+
+    @property
+    def length(self) -> int:
+        """Steps on the same rows and on those between."""
+        return self.num_steps * self.num_iterations
+
+    def fresh(self, step: int) -> int:
+        """The steps (0-based) with other rows than all before that there were before the rows of `step` (1-based)."""
+        block, place = divmod(step - 1, self.length)
+        return block * self.num_steps + place % self.num_steps
+
+
 MEGABATCH = 50  # steps whose rows are sorted together: transformers' figure for group_by_length
 
 
@@ -37,7 +56,7 @@ class Plan:
     """Steps 1..max_steps over `rows`. Effective batch = rows per step over all micro-batches and ranks.
 
     `lengths` are the tokens of each row (int32); `shares` the parts of the rows, in their order. `places`: where each
-    row stands in a sequential order, if not where it is among `rows`.
+    row stands in a sequential order, if not where it is among `rows`. `reuse`: of rows that are prompts.
     """
 
     rows: PackedRows
@@ -48,6 +67,7 @@ class Plan:
     strategy: str
     seed: int
     places: np.ndarray | None = None
+    reuse: Reuse = Reuse()
 
     @property
     def rows_per_epoch(self) -> int:
@@ -57,7 +77,7 @@ class Plan:
     @property
     def steps_per_epoch(self) -> int:
         """Steps of an epoch; the last one may have fewer rows."""
-        return math.ceil(self.rows_per_epoch / self.effective_batch)
+        return math.ceil(self.rows_per_epoch / self.effective_batch) * self.reuse.num_iterations
 
     @property
     def first_steps(self) -> list[int]:
@@ -91,19 +111,20 @@ class Plan:
 
     def _tokens_of_first(self, epoch: int, steps: int) -> int:
         """Tokens of the first steps of an epoch."""
-        return int(self.lengths[self.order(epoch)[: steps * self.effective_batch]].sum()) if steps else 0
+        number, times = math.ceil(steps / self.reuse.num_iterations), self.reuse.num_iterations
+        return int(self.lengths[self.order(epoch)[: number * self.effective_batch]].sum()) * times if steps else 0
 
     @property
     def _mean_epoch(self) -> float:
         ends = np.cumsum([share.num_rows for share in self.shares])
         parts = np.split(self.lengths, ends[:-1])
-        return sum(
+        return self.reuse.num_iterations * sum(
             share.per_epoch * float(part.mean()) for share, part in zip(self.shares, parts, strict=True) if len(part)
         )
 
     def step(self, number: int) -> list[Row]:
         """The rows of step `number` (1-based), longest first: micro-batches of like lengths need the least padding."""
-        epoch, position = divmod(number - 1, self.steps_per_epoch)
+        epoch, position = divmod(self.reuse.fresh(number), self.steps_per_epoch // self.reuse.num_iterations)
         numbers = self.order(epoch)[position * self.effective_batch : (position + 1) * self.effective_batch]
         by_length = numbers[np.argsort(-self.lengths[numbers], kind="stable")]
         return [self.rows[int(i)] for i in by_length]
@@ -167,6 +188,7 @@ def make_plan(
     packing_length: int | None = None,
     sources: Sequence[SourceShare] = (),
     ranks: np.ndarray | None = None,
+    reuse: Reuse | None = None,
 ) -> Plan:
     """The plan of a run. `packing_length` packs sequences into rows of at most that many tokens.
 
@@ -186,11 +208,12 @@ def make_plan(
         packs = [PackedRows.alone(len(members)).of(members) for members, _ in groups]
     shares = tuple(SourceShare(len(packed), weight) for packed, (_, weight) in zip(packs, groups, strict=True))
     rows = concatenate_rows(packs)
-    per_epoch = math.ceil(sum(share.per_epoch for share in shares) / effective_batch)
+    reuse = reuse or Reuse()
+    per_epoch = math.ceil(sum(share.per_epoch for share in shares) / effective_batch) * reuse.num_iterations
     if max_steps is None:
         max_steps = math.ceil((num_train_epochs or 1) * per_epoch)
     places = None if ranks is None else rows.means(ranks)
-    return Plan(rows, rows.lengths(lengths), shares, effective_batch, max_steps, strategy, seed, places)
+    return Plan(rows, rows.lengths(lengths), shares, effective_batch, max_steps, strategy, seed, places, reuse)
 
 
 def _pack_source(lengths: np.ndarray, members: np.ndarray, room: int, weight: float) -> PackedRows:

@@ -63,4 +63,4 @@ def _means(values: np.ndarray) -> np.ndarray:
     """The mean of each row (rows, 1); NaN where a row has no value."""
     number = (~np.isnan(values)).sum(1, keepdims=True)
     nothing = np.full(number.shape, np.nan)
-    return np.divide(np.nansum(values, axis=1, keepdims=True), number, out=nothing, where=number > 0)
+    return np.asarray(np.divide(np.nansum(values, axis=1, keepdims=True), number, out=nothing, where=number > 0))

@@ -131,12 +131,7 @@ class Control:
         begun, self._has_handled = time.perf_counter(), False
         is_paused = self._look(level)
         if is_paused:
-            while self._look(level):
-                if self._while_paused is not None:
-                    self._while_paused()
-                time.sleep(PAUSE_SECONDS)
-            assert self.inbox is not None, "only a request pauses"
-            self.inbox.leave_pause()
+            self._wait(level)
         if is_paused or self._has_handled:
             if self._before_work is not None:
                 self._before_work()
@@ -149,6 +144,27 @@ class Control:
         elif action == "pause" and not self._is_paused and self.inbox is not None:
             self._is_paused = True
             self.inbox.enter_pause()
+
+    def pause(self, reason: str) -> None:
+        """Pause the run as a request would, with the reason; returns when somebody has it continue.
+
+        Raises:
+            Shutdown: the run is to end.
+        """
+        assert self.inbox is not None, "a run that trains reads requests"
+        begun, self._is_paused = time.perf_counter(), True
+        self.inbox.enter_pause(reason)
+        self._wait(RequestLevel.SAVE)
+        self.away_seconds += time.perf_counter() - begun
+
+    def _wait(self, level: RequestLevel) -> None:
+        """Stand still while the run is paused."""
+        while self._look(level):
+            if self._while_paused is not None:
+                self._while_paused()
+            time.sleep(PAUSE_SECONDS)
+        assert self.inbox is not None, "a paused run reads requests"
+        self.inbox.leave_pause()
 
     def poll_at_once(self) -> None:
         """`poll()`, and look for requests now, however short ago that was: one may end what is under way."""

@@ -78,9 +78,9 @@ class RequestInbox:
         """Say why a request is not obeyed."""
         self._refuse(request.id, request.verb, reason)
 
-    def enter_pause(self) -> None:
-        """Record that the run is paused from now on."""
-        self._events.enter("held")
+    def enter_pause(self, reason: str = "") -> None:
+        """Record that the run is paused from now on, and why where no request says it."""
+        self._events.enter("held", reason)
 
     def leave_pause(self) -> None:
         """Record that the run continues where it was paused."""

@@ -3,6 +3,7 @@
 import math
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from ..evaluation.rows_to_answer import choose_rows
 from ..models.tokenizer import train_tokenizer
 from ..planning.curriculum_plan import CurriculumPlan, RunPlan, describe_stages
 from ..planning.mixing import compute_training_shares, make_run_plan
+from ..planning.plan import Plan
 from ..training.prepare import prepare
 from .check import check_given
 from .profile_text import given_profile
@@ -89,7 +91,7 @@ def count_bytes(on_detail: Callable[[str], None], profile: str, bytes_per_token:
         num_tokens=round((found.num_tokens or 0) / usual),
         longest=min(max_length, math.ceil((found.longest or 0) / least)),
         longest_example=found.longest_example and math.ceil(found.longest_example / least),
-        cuts=list(count_cuts(lengths, may_cut=given.run.stage == "pretrain")),
+        cuts=[] if given.samples_answers else list(count_cuts(lengths, may_cut=given.run.stage == "pretrain")),
         bytes_per_token=(bytes_per_token[0], bytes_per_token[1], bytes_per_token[2]),
     )
 
@@ -124,23 +126,29 @@ def _with_byte_tokenizer(profile: Profile, folder: Path, *, max_bytes: int) -> P
 def _counts(
     profile: Profile, train: DataSplit, evaluation: DataSplit | None, plan: RunPlan, warnings: list[str]
 ) -> RowCounts:
-    counts, lengths = train.sequences.counts, train.lengths
+    counts, lengths, num_targets, longest = train.sequences.counts, train.lengths, train.num_targets, None
+    if profile.samples_answers:  # each prompt several times, with answers as long as they may be
+        size, answer = profile.grpo.num_generations, profile.grpo.max_completion_length
+        longest = int(lengths.max(initial=0)) + answer
+        lengths, num_targets = size * (lengths + answer), np.full(len(lengths), size * answer)
+        assert isinstance(plan, Plan), "prompts have no curriculum"
+        plan = replace(plan, lengths=lengths)
     return RowCounts(
         num_train_rows=train.num_rows,
         num_eval_rows=0 if evaluation is None else evaluation.num_rows,
         num_train_tokens=plan.sum_epoch(lengths),
-        num_target_tokens=plan.sum_epoch(train.num_targets),
+        num_target_tokens=plan.sum_epoch(num_targets),
         num_sequences=plan.rows_per_epoch,
         steps_per_epoch=plan.steps_per_epoch,
         max_steps=plan.max_steps,
         num_tokens=plan.num_tokens(0, plan.max_steps),
         stages=describe_stages(plan, profile.train) if isinstance(plan, CurriculumPlan) else [],
         effective_batch=plan.effective_batch,
-        longest=counts.longest,
+        longest=longest or counts.longest,
         longest_example=train.longest_example() if train.per_example > 1 else None,
         num_cut=counts.num_cut,
         num_skipped=counts.num_skipped,
-        cuts=list(count_cuts(lengths, may_cut=profile.run.stage == "pretrain")),
+        cuts=[] if profile.samples_answers else list(count_cuts(lengths, may_cut=profile.run.stage == "pretrain")),
         warnings=warnings,
     )
 

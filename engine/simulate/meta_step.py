@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ftui.profile.schema import Profile
 from ftui.profile.sections.preference import COMPARING_STAGES, REFERENCE_STAGES
+from ftui.profile.sections.sampled_stages import POLICY_STAGES
 
 from ..distributed.process_group import make_buckets
 from ..models.model_parts import LossModule
@@ -172,7 +173,9 @@ def _batch(rows: BatchShape, num_examples: int, profile: Profile, *, packed: boo
     """Full rows, every token but the first a target."""
     num_rows, length = num_examples * rows.num_lines, rows.length
     num_targets = num_rows * (length - 1)
-    is_compared, has_reference = (profile.run.stage in stages for stages in (COMPARING_STAGES, REFERENCE_STAGES))
+    stage, sampled = profile.run.stage, profile.samples_answers
+    is_compared = stage in COMPARING_STAGES | POLICY_STAGES
+    has_reference = stage in REFERENCE_STAGES or (sampled and profile.grpo.beta > 0)
 
     def numbers(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.int64, device=META)
@@ -184,6 +187,7 @@ def _batch(rows: BatchShape, num_examples: int, profile: Profile, *, packed: boo
         numbers(num_targets) if is_compared else None,
         torch.empty(num_targets, device=META) if has_reference else None,
         ends=numbers(num_examples * profile.per_example) if profile.gives_scores else None,
+        advantages=torch.empty(num_rows, device=META) if sampled else None,
     )  # fmt: skip
 
 

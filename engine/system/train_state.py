@@ -28,6 +28,7 @@ class TrainState(msgspec.Struct):
     engine/optim/plateau.py. `evaluated_step` is the last step that was evaluated (-1: none), so that a run saved
     between a step and its evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of
     step 0. `best_loss` is the loss of the best evaluation, `best_metric` its value of eval.metric_for_best_model.
+    `rollout` is the number (from 0; -1: none) of the newest rollout, `rollout_hash` that of its file (stage grpo).
     `has_explained_fall`: it was said why the chosen answers' reward falls.
     `other_machine` and `other_content` say what has changed at any resume so far
     (engine/checkpoints/reproducibility.py).
@@ -57,6 +58,8 @@ class TrainState(msgspec.Struct):
     plateau: dict[str, float] = {}
     samples_before: list[str] = []
     has_explained_fall: bool = False
+    rollout: int = -1
+    rollout_hash: str = ""
     settings: list[Setting] = []
     other_machine: list[str] = []
     other_content: list[str] = []

@@ -184,10 +184,14 @@ def batch_loss(
 def check_forward(profile: Profile, data: TrainingData, parts: ModelParts) -> None:
     """Evaluate one batch, where no evaluation is due before the first step: a kernel of this processor may give NaN.
 
+    Answers of a model are looked at as they are generated.
+
     Raises:
         NonFiniteError: the loss is NaN or infinite.
     """
     size = profile.eval.per_device_eval_batch_size
+    if profile.samples_answers:
+        return
     if data.evaluation is None:  # of rows that no step reaches, no reference was measured
         rows, first = data.train, data.plan.step(1)[:size]
     else:

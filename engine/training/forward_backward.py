@@ -29,7 +29,7 @@ from ..runtime.event_writer import EventWriter
 from ..system.memory import release_cached_memory, within_memory
 from ..system.rng import RngState
 from .divergence import sum_log_ratios
-from .prefetch import Prefetcher, StepBatches
+from .prefetch import StepBatches, StepSource
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class ForwardBackward:
 
     parts: ModelParts
     ranks: ProcessGroup
-    prefetcher: Prefetcher
+    source: StepSource
     max_grad_norm: float | None
     control: Control
     events: EventWriter
@@ -90,8 +90,8 @@ class ForwardBackward:
         Raises:
             Shutdown: between two micro-batches; `boundary` is that of the last finished step.
         """
-        batches, data_seconds = self.prefetcher.get(step, size)
-        self.prefetcher.start(step + 1, size)
+        batches, data_seconds = self.source.get(step, size)
+        self.source.start(step + 1, size)
         self._clock.begin()
         start, away_before, divergence = time.perf_counter(), self.control.away_seconds, 0.0
         if batches.mismatched is not None:
@@ -117,7 +117,7 @@ class ForwardBackward:
         start += self.control.away_seconds - away_before  # what stood still was no part of the step
         time_here = self._clock.read(time.perf_counter() - start, data_seconds, batches.num_places)
         (losses, others), times, rows = self._sum_over_ranks(own, time_here, rows)
-        loss, means = mean_of(losses, amounts), self.parts.objective.means(others, amounts)
+        loss, means = mean_of(losses, amounts), self.parts.objective.means(others, amounts) | dict(batches.facts)
         end = time.perf_counter()
         return StepGradients(batches, loss, means, length["grad_norm"], data_seconds, start, end, times, rows)
 

@@ -1,6 +1,6 @@
 """Answers while a run trains, greedily: the same model gives the same answer, and no random generator moves."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -63,14 +63,25 @@ class TextGenerator:
         return answers
 
     @contextmanager
-    def answer_ids(self, prompts: Sequence[Prompt], max_new_tokens: int) -> Iterator[Iterator[FinishedAnswer]]:
+    def answer_ids(
+        self,
+        prompts: Sequence[Prompt],
+        max_new_tokens: int,
+        *,
+        sampling: Sampling | None = None,
+        batch_size: int | None = None,
+        on_smaller: Callable[[int], None] = lambda size: None,
+    ) -> Iterator[Iterator[FinishedAnswer]]:
         """A block with the answers to prompts, each as soon as it is finished; the model trains again after it.
+
+        Greedily without `sampling`, as many at once as evaluations take without `batch_size`; `on_smaller` is that of
+        `answer_prompts`.
 
         Raises:
             Shutdown: between two tokens.
             GpuMemoryError, HostMemoryError: as `alone`.
         """
-        model, batch_size = self.parts.model, self.profile.eval.per_device_eval_batch_size
+        model, batch_size = self.parts.model, batch_size or self.profile.eval.per_device_eval_batch_size
 
         def look_around() -> None:
             self.control.poll(RequestLevel.SAVE)
@@ -80,9 +91,9 @@ class TextGenerator:
         try:
             with alone(self.parts), self.parts.autocast(), uncompiled(self.profile.train):
                 yield answer_prompts(
-                    model.get_base_model() if is_adapted(model) else model, prompts, Sampling(),
+                    model.get_base_model() if is_adapted(model) else model, prompts, sampling or Sampling(),
                     stop_ids=self.data.stop_ids, max_new_tokens=max_new_tokens,
-                    batch_size=batch_size, before_pass=look_around,
+                    batch_size=batch_size, before_pass=look_around, on_smaller=on_smaller,
                 )  # fmt: skip
         finally:
             model.train()

@@ -1,6 +1,7 @@
 """The loop: steps, and between two steps whatever is due (evaluation, checkpoint, the end)."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -31,6 +32,8 @@ class Loop:
     events: EventWriter
     evaluator: Evaluator | None
     checkpoints: CheckpointManager
+    before_step: Callable[[int], None] = lambda step: None
+    """Called with the number of each step before it is taken; what it raises leaves the run as a step would."""
     _stage: int = -1
 
     def run(self, steps: StepRunner, device: torch.device) -> str:
@@ -49,6 +52,7 @@ class Loop:
             if rung_is_reached(self.profile.checkpoint, self.state):
                 self._leave_at_rung()
             self._record_stage()
+            self.before_step(self.state.step + 1)
             steps.run(self.checkpoints.boundary)
             self.checkpoints.boundary = RngState.capture(device)
 

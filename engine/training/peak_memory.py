@@ -39,8 +39,8 @@ def run_longest(
     rows = data.plan.longest(size)
     step = rows * min(2, profile.accumulation)
     seconds: list[float] = []
-    with Prefetcher(data, ranks, lambda number: step, layout=parts.layout) as prefetcher:
-        passes = ForwardBackward(parts, ranks, prefetcher, train.max_grad_norm, control, events)
+    with Prefetcher(data, ranks, lambda number: step, layout=parts.layout) as source:
+        passes = ForwardBackward(parts, ranks, source, train.max_grad_norm, control, events)
         steps = StepRunner(profile, data.plan, parts, state, ranks, events, passes)
         for _ in range(num_steps):
             start = time.perf_counter()

@@ -1,11 +1,11 @@
 """The micro-batches of each step, made in a thread during the step before."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 from torch.profiler import record_function
@@ -24,6 +24,7 @@ class StepBatches:
 
     `num_missing`: by how many the rank with the most has more than this one. `sequences` (int64) are the first ones of
     the examples of its micro-batches, in their order, and `num_targets` (int64) the trained tokens of each example.
+    `facts`: what is known of the step before it is taken, for its record.
     """
 
     batches: list[Batch]
@@ -32,6 +33,7 @@ class StepBatches:
     sequences: np.ndarray
     num_targets: np.ndarray
     mismatched: list[Batch] | None = None
+    facts: Mapping[str, float | None] = field(default_factory=dict)
 
     @property
     def num_places(self) -> int:
@@ -47,6 +49,18 @@ class StepBatches:
     def num_target_tokens(self) -> int:
         """Trained tokens."""
         return self.amounts["targets"]
+
+
+class StepSource(Protocol):
+    """Where the micro-batches of steps come from."""
+
+    def get(self, step: int, size: int) -> tuple[StepBatches, float]:
+        """The micro-batches of a step, of at most `size` examples, and the seconds waited for them."""
+        ...
+
+    def start(self, step: int, size: int) -> None:
+        """Begin to make those of a step."""
+        ...
 
 
 class Prefetcher:

@@ -13,6 +13,7 @@ from ftui.profile.checks.warnings import RunAmounts, find_warnings, warning_line
 from ftui.profile.schema import Profile
 
 from ..data.load_rows import DataSplit, load_data
+from ..data.sources import ResolvedSource
 from ..data.tokens.encode import Encoder
 from ..evaluation.rows_to_answer import describe_rows
 from ..inspection.report import make_report
@@ -37,6 +38,7 @@ class TrainingData(StartingPoint):
     plan: RunPlan
     shares: tuple[SourceShare, ...]
     warnings: tuple[str, ...]
+    sources: tuple[ResolvedSource, ...] = ()
 
     @property
     def lengths(self) -> np.ndarray:
@@ -107,7 +109,7 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Tra
     )  # fmt: skip
     return TrainingData(
         rows.folder, rows.commit, rows.adapter, rows.new_token_ids, rows.tokenizer, rows.encoder, rows.train,
-        rows.evaluation, plan, shares, texts,
+        rows.evaluation, plan, shares, texts, tuple(rows.sources),
     )  # fmt: skip
 
 

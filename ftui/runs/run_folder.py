@@ -31,6 +31,7 @@ FOLDERS = frozenset(
         "chats",
         "exports",
         "evaluations",
+        "rollouts",
     }
 )
 LONGEST_NAME = 64

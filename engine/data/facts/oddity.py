@@ -29,3 +29,10 @@ class Oddity(IntFlag):
     ANSWER_IN_PROMPT = 1 << 21
     ANSWER_ENDS_PROMPT = 1 << 22
     END_ON_ONE_SIDE = 1 << 23
+
+
+def without_answers(flags: int) -> int:
+    """The flags of a prompt, which has no answer on purpose."""
+    flags &= ~(Oddity.ENDS_UNANSWERED | Oddity.NO_TARGET)
+    others = Oddity.SAME_ROLE_TWICE | Oddity.BEGINS_WITH_ANSWER | Oddity.LATE_SYSTEM
+    return flags if flags & others else flags & ~Oddity.ROLE_ORDER

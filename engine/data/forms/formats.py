@@ -6,7 +6,7 @@ from ftui.errors import DataError
 from ftui.text import toml_value
 
 from ..files.raw_rows import Row
-from . import conversations, preferences
+from . import conversations, preferences, prompts
 from .column_names import STANDARD_NAMES, ColumnNames, is_media, missing_columns, rename_columns
 from .examples import Chat, Completion, Example, JudgedAnswer, Message, Pair, Text, Tokens
 from .tokenized import read_tokens
@@ -33,6 +33,7 @@ READERS: dict[str, Callable[[Row, ColumnNames], Example]] = {
     "instruction_response": conversations.instruction_response,
     "question_answer": conversations.question_answer,
     "prompt_completion": conversations.prompt_completion,
+    "prompt": prompts.prompt,
     "preference": preferences.preference,
     "kto": preferences.kto,
     "text": conversations.text,

@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from ftui.profile.sections.preference import PAIR_STAGES
+from ftui.profile.sections.sampled_stages import POLICY_STAGES
 
 from ..tokens.encode import Sequence
 from .store import Store
@@ -69,7 +70,10 @@ class Sequences:
 
 
 def cut_to_length(store: Store, stage: str, max_length: int) -> Sequences:
-    """The sequences of one source: longer ones are split without losing a token in stage `pretrain`, else cut."""
+    """The sequences of one source: longer ones are split without losing a token in stage `pretrain`, else cut.
+
+    Prompts to be answered are left out: one that is cut asks something else.
+    """
     cut = store.lengths > max_length
     if stage == "pretrain":
         starts, lengths, whole = _pieces(store, max_length)
@@ -79,6 +83,8 @@ def cut_to_length(store: Store, stage: str, max_length: int) -> Sequences:
         lengths = np.minimum(store.lengths, np.int32(max_length))
         num_targets[cut] = store.count_trained(starts[cut] + 1, starts[cut] + max_length)
     has_targets = num_targets > 0
+    if stage in POLICY_STAGES:
+        has_targets = ~cut
     if stage in PAIR_STAGES:  # a pair is two sequences in a row
         has_targets = np.repeat(has_targets.reshape(-1, 2).all(axis=1), 2)
     starts, lengths, whole, num_targets = (one[has_targets] for one in (starts, lengths, whole, num_targets))

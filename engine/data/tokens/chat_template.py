@@ -67,6 +67,13 @@ def render_text(
         return _Writer(template, special, tools).text(messages, **options)
 
 
+def render_prompt(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> str:
+    """The conversation up to where the assistant begins to speak. Raises `TemplateRefusal`."""
+    with template_errors():
+        writer, messages = _prepare(tokenizer, chat)
+        return writer.text(messages, add_generation_prompt=True)
+
+
 def locate_turns(tokenizer: PreTrainedTokenizerBase, chat: Chat, text: str) -> list[tuple[str, int, int]]:
     """Who says which characters of a rendered text: (role, start, end), one after the other.
 

@@ -11,12 +11,13 @@ from transformers import PreTrainedTokenizerBase
 
 from ftui.errors import DataError
 from ftui.profile.sections.preference import COMPARING_STAGES, PAIR_STAGES, VERDICT_STAGES
+from ftui.profile.sections.sampled_stages import POLICY_STAGES
 
 from ..files.raw_rows import Row
 from ..forms.column_names import STANDARD_NAMES, ColumnNames
 from ..forms.examples import Chat, Completion, Example, JudgedAnswer, Pair, Text, Tokens, labelled_part, trained_part
 from ..forms.formats import to_example
-from .chat_template import RenderedText, render
+from .chat_template import RenderedText, render, render_prompt
 from .loss_mask import begin_together, loss_mask, omits_text_beside_calls, omitted_role, spell_otherwise
 from .named_templates import advise_template
 from .pieces import PieceTokenizer, PieceTokens, TextTokens, find_piece_tokenizer
@@ -170,6 +171,8 @@ class Encoder:
             example = to_example(row, form, self.shape)
             if self.stage in COMPARING_STAGES:
                 return PreparedRow(example, self._rendered_answers(row, example))
+            if self.stage in POLICY_STAGES:
+                return PreparedRow(example, [self._rendered_prompt(row, example)])
             trained = trained_part(example)
             if isinstance(trained, Tokens):
                 return PreparedRow(example, [], self._fitting(row, trained))
@@ -211,6 +214,28 @@ class Encoder:
                 )
             rendered += [replace(text, label=label) for text in texts]
         return rendered
+
+    def _rendered_prompt(self, row: Row, example: Example) -> RenderedText:
+        """What the model is asked, of which nothing is trained on."""
+        if isinstance(example, Text):
+            text = self._bos + example.text
+        elif not isinstance(example, Chat):
+            raise row.error(
+                f"stage {self.stage} trains on prompts", hint='Leave data.format out, or set it to "prompt".'
+            )
+        elif not self.tokenizer.chat_template:
+            raise row.error(
+                "a conversation, but the model's tokenizer has no chat template",
+                hint="Name one in data.chat_template, use an instruct model, or write the prompts as text.",
+            )
+        else:
+            try:
+                text = render_prompt(self.tokenizer, example)
+            except TemplateRefusal as error:
+                raise row.error(str(error), hint=error.hint or self._template_hint(example, str(error))) from error
+        if not text:
+            raise row.error("the prompt is empty, and the first token is predicted from those before it")
+        return RenderedText(text, (), ends=True)
 
     def _rendered(self, row: Row, example: Chat | Completion | Text) -> list[RenderedText]:
         if self.stage == "pretrain" and not isinstance(example, Text):

@@ -13,7 +13,7 @@ from ftui.profile.sections.preference import COMPARING_STAGES
 from ftui.profile.sections.row_forms import OUR_COLUMNS, fold_name
 from ftui.text import toml_value
 
-from ...data.facts.oddity import Oddity
+from ...data.facts.oddity import Oddity, without_answers
 from ...data.load_rows import DataSplit
 from ...system.distinct import distinct
 from .answer_problems import find_answer_problems
@@ -132,6 +132,8 @@ def _unused(examination: Examination) -> Iterator[Finding]:
 
 def _odd(examination: Examination) -> Iterator[Finding]:
     flags = examination.rows.column("flags")[: examination.num_trained]
+    if examination.profile.samples_answers:
+        flags = np.array([without_answers(int(one)) for one in flags], dtype=flags.dtype)
     for name, oddity in OF_ROWS.items():
         if name == "no_eos" and examination.profile.run.stage == "pretrain":
             continue  # rows that came as tokens are pieces of a text: they end anywhere
@@ -150,6 +152,9 @@ def _faults(flags: np.ndarray) -> str:
 
 def _without_target(examination: Examination) -> Iterator[Finding]:
     """As bad as it is for the source that loses the largest part. One that loses all lets no run start."""
+    if examination.profile.samples_answers:
+        yield from _long_prompts(examination)
+        return
     its = find_untrained_rows(examination.read.sources, examination.read.stores, examination.seen)
     detail = its.detail if len(examination.read.sources) > 1 else ""
     for finding in row_finding(examination, "no_target_tokens", its.rows, its.num_rows, detail):
@@ -159,9 +164,21 @@ def _without_target(examination: Examination) -> Iterator[Finding]:
         yield structs.replace(graver, fix=length_fix(examination, graver)) if its.num_too_long else graver
 
 
+def _long_prompts(examination: Examination) -> Iterator[Finding]:
+    """Prompts that leave no room for their answers: they are left out."""
+    its = find_untrained_rows(examination.read.sources, examination.read.stores, examination.seen)
+    for finding in row_finding(examination, "no_target_tokens", its.rows, its.num_rows):
+        yield structs.replace(
+            finding,
+            message=f"{finding.count:,} of {finding.total:,} rows are longer than the {examination.profile.longest_row}"
+            " tokens that answers leave them, and are left out",
+            fix="Raise data.max_length, or lower grpo.max_completion_length.",
+        )
+
+
 def _too_long(examination: Examination) -> Iterator[Finding]:
     """Plain text is split and loses nothing."""
-    if examination.profile.run.stage == "pretrain":
+    if examination.profile.run.stage == "pretrain" or examination.profile.samples_answers:
         return
     max_length, stores = examination.profile.data.max_length, examination.read.stores
     firsts = np.cumsum([0, *(len(store.facts) for store in stores)])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ftui.profile.checks import (
     data_checks,
+    grpo_checks,
     model_checks,
     offload_checks,
     preference_checks,
@@ -19,7 +20,7 @@ from ftui.profile.origins import ProfileFault
 
 CHECKS = (
     *model_checks.CHECKS, *data_checks.CHECKS, *training_checks.CHECKS, *offload_checks.CHECKS,
-    *preference_checks.CHECKS, *reward_checks.CHECKS,
+    *preference_checks.CHECKS, *grpo_checks.CHECKS, *reward_checks.CHECKS,
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ Form = Literal[
     "prompt_completion",
     "preference",
     "kto",
+    "prompt",
     "text",
     "tokenized",
 ]
@@ -164,7 +165,8 @@ class DataSection(Section):
 
     format: Form = weights("auto")
     """Form of the rows. `auto` looks at the first rows of each file. `preference` and `kto` must be named: `sft` trains
-    on the chosen answers of the former, and on the rows of the latter whose label is true."""
+    on the chosen answers of the former, and on the rows of the latter whose label is true. `prompt` rows have no answer
+    (stage `grpo`): `prompt` is text or turns, and whoever judges the answers gets the other columns."""
 
     columns: dict[str, str] = weights({})
     """Names of columns that differ from the form's: {instruction = "frage", output = "antwort"}. For turns, `role` and

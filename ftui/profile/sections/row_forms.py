@@ -48,8 +48,9 @@ COLUMNS: dict[str, frozenset[str]] = {
     "text": frozenset({"text"}),
     "tokenized": frozenset({"input_ids", "labels", "attention_mask", "completion_mask", "assistant_masks"}),
 }
+COLUMNS["prompt"] = OF_CHATS | OF_TURNS | {"prompt"}
 COLUMNS["kto"] = frozenset({"label", "kto_tag"}).union(
-    *(COLUMNS[form] for form in COLUMNS if form not in ("text", "tokenized"))
+    *(COLUMNS[form] for form in COLUMNS if form not in ("text", "tokenized", "prompt"))
 )
 COLUMNS["preference"] = (
     frozenset({"chosen", "rejected", "prompt", "question", "margin", *RANKED})

@@ -28,11 +28,11 @@ FILES = (
     "engine.lock", "supervisor.lock", "journal.jsonl", "metrics.jsonl", "telemetry.jsonl", "supervisor.jsonl",
     "supervisor.log", "engine.log", "engine.log.1", "beat.json", "status.json", "curves.json", "pins.json",
     "profile.toml", "run.json", "losses.safetensors", "reference.safetensors", ".reserve", "archived",
-    "pushes.jsonl", "push.lock", "push.log", "answer.json", "nodes.json",
+    "pushes.jsonl", "push.lock", "push.log", "answer.json", "nodes.json", "rewards.log",
 )  # fmt: skip
 PLACES = (
     "checkpoints", "checkpoints/quarantine", "checkpoints/superseded", "final", "inbox", "trackers", "chats",
-    "exports", "evaluations", "ledger",
+    "exports", "evaluations", "ledger", "rollouts",
 )  # fmt: skip
 
 

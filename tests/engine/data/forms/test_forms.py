@@ -101,6 +101,8 @@ MORE: list[tuple[str, dict[str, Any], Example]] = [
     ("kto", {"prompt": "why?", "completion": "no", "label": "False"}, JudgedAnswer(Completion("why?", "no"), False)),
     ("kto", {"messages": [WHO, ME, USER, ASSISTANT], "kto_tag": True}, JudgedAnswer(TALK, True)),
     ("kto", {"instruction": "why?", "output": "so", "kto_tag": False}, JudgedAnswer(Chat([USER, ASSISTANT]), False)),
+    ("prompt", {"prompt": "why?", "answer": "so"}, Text("why?")),
+    ("prompt", {"prompt": [USER], "answer": "so"}, Chat([USER])),
     ("tokenized", {"input_ids": [1, 2]}, Tokens(np.array([1, 2]), np.array([True, True]))),
 ]
 MORE_FAULTS = [
@@ -110,6 +112,8 @@ MORE_FAULTS = [
     ("kto", {"prompt": "why?", "completion": "so", "label": "meh"}, "'label' is 'meh', which is no verdict"),
     ("kto", {"messages": [ASSISTANT, USER], "label": True}, "the assistant does not have the last word"),
     ("kto", {"prompt": "why?", "label": True}, "'completion' is missing"),
+    ("prompt", {"question": "why?"}, "'prompt' is missing"),
+    ("prompt", {"prompt": [USER, ASSISTANT]}, "the assistant has the last word in 'prompt'"),
     ("tokenized", {"input_ids": "1 2"}, "'input_ids' is not a list of whole numbers"),
     ("tokenized", {"input_ids": []}, "'input_ids' is not a list of token ids"),
     ("tokenized", {"input_ids": [1, 2.0]}, "'input_ids' has 2.0 at position 1: no whole number"),

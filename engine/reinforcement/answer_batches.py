@@ -1,0 +1,94 @@
+"""The answers of a rollout as the micro-batches of its steps."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..data.tokens import encode
+from ..objectives.loss import Batch, RowLayout
+from ..planning.plan import Reuse
+from ..rollouts.rollout import Rollout
+from ..training.collate import collate
+from ..training.prefetch import StepBatches
+from .rollout_metrics import measure_answers
+
+LogProbs = Mapping[str, Sequence[np.ndarray]]
+"""By `old` and `reference`, as far as they are known: of each answer, one value for each of its tokens (float32)."""
+
+
+class AnswerBatches:
+    """Takes the place of `Prefetcher`: `get` gives the micro-batches of a step on the answers of `load`.
+
+    Args:
+        masks_truncated: answers that were cut off are not trained on.
+    """
+
+    def __init__(self, reuse: Reuse, pad_id: int, layout: RowLayout, *, masks_truncated: bool) -> None:
+        self._reuse, self._pad_id, self._layout = reuse, pad_id, layout
+        self._masks_truncated = masks_truncated
+        self._rollout: Rollout | None = None
+        self._parts: list[range] = []
+        self._log_probs: LogProbs = {}
+
+    def load(self, rollout: Rollout, num_prompts: Sequence[int], log_probs: LogProbs) -> None:
+        """Take these answers from now on: to `num_prompts` prompts for each of the steps that share the rollout."""
+        ends = np.cumsum([0, *num_prompts]) * rollout.group_size
+        self._parts = [range(first, last) for first, last in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
+        self._rollout, self._log_probs = rollout, log_probs
+
+    def get(self, step: int, size: int) -> tuple[StepBatches, float]:
+        """The micro-batches of a step, of at most `size` answers, and the seconds waited for them: none."""
+        assert self._rollout is not None, "answers are there before their step"
+        answers = self._parts[(step - 1) % self._reuse.length % self._reuse.num_steps]
+        batches = [batch for _, batch in self.cut(answers, size)]
+        amounts = {name: sum(batch.amounts[name] for batch in batches) for name in batches[0].amounts}
+        amounts["targets"] = max(1, amounts["targets"])  # all of them may have been cut off: then nothing is learned
+        none = np.zeros(0, np.int64)  # the ledger of rows has none that were sampled
+        facts = measure_answers(self._rollout, answers)
+        return StepBatches(batches, amounts, 0, none, none, facts=facts), 0.0
+
+    def start(self, step: int, size: int) -> None:
+        """Nothing is made ahead: the answers of another rollout are not there yet."""
+
+    @property
+    def parts(self) -> Sequence[range]:
+        """The answers of each step that shares the rollout."""
+        return self._parts
+
+    def cut(self, answers: Sequence[int], size: int) -> list[tuple[list[int], Batch]]:
+        """Micro-batches of answers of like lengths, each with the numbers of its answers."""
+        rollout = self._rollout
+        assert rollout is not None, "there are answers"
+
+        def length(number: int) -> int:
+            return len(rollout.prompt_ids[number // rollout.group_size]) + len(rollout.completion_ids[number])
+
+        order = sorted(answers, key=length, reverse=True)
+        groups = [order[start : start + size] for start in range(0, len(order), size)]
+        return [(group, self._collate(rollout, group)) for group in groups]
+
+    def _collate(self, rollout: Rollout, numbers: list[int]) -> Batch:
+        assert rollout.advantages is not None, "it is scored"
+        sequences = [self._sequence(rollout, number) for number in numbers]
+        batch = collate([[one] for one in sequences], self._pad_id, layout=self._layout)
+        counts = [sequence.num_targets for sequence in sequences]
+        trained = [number for number, count in zip(numbers, counts, strict=True) if count]
+        values: dict[str, Any] = {
+            name: torch.from_numpy(np.concatenate([np.zeros(0, np.float32), *(of_each[n] for n in trained)]))
+            for name, of_each in self._log_probs.items()
+        }
+        return replace(
+            batch,
+            sequence_of=torch.repeat_interleave(torch.arange(len(numbers)), torch.tensor(counts)),
+            advantages=torch.from_numpy(rollout.advantages[numbers]),
+            **values,
+        )
+
+    def _sequence(self, rollout: Rollout, number: int) -> encode.Sequence:
+        prompt, answer = rollout.prompt_ids[number // rollout.group_size], rollout.completion_ids[number]
+        is_trained = rollout.is_complete[number] or not self._masks_truncated
+        targets = np.concatenate([np.zeros(len(prompt), bool), np.full(len(answer), is_trained)])
+        return encode.Sequence(np.concatenate([prompt, answer]).astype(np.int32), targets)

@@ -1,0 +1,112 @@
+"""How likely the answers of a rollout were when they were sampled, and are under the reference.
+
+Both are measured before the first step on them, in the micro-batches of the steps, so that a ratio is 1 to the last bit
+where the model is the same; and kept beside the rollout, since a resumed run has only a later model. The reference is
+the model without its adapter: no second one is held.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from ftui.errors import DataError
+from ftui.profile.schema import Profile
+from ftui.rollouts.rollout_lines import rollout_name
+from ftui.runs.run_folder import Run
+
+from ..models.model_parts import ModelParts
+from ..models.performance import uncompiled
+from ..objectives.log_probs import target_log_probs
+from ..planning.mixing import reuse_of
+from ..runtime.control_flags import Control, RequestLevel
+from ..runtime.disk_wait import DiskWait
+from ..runtime.event_writer import EventWriter
+from ..system.memory import no_memory, release_cached_memory, within_memory
+from ..training.measured_values import read_values, write_values
+from .answer_batches import AnswerBatches, LogProbs
+
+
+@dataclass(eq=False)
+class OldLogProbs:
+    """Measures them as far as the loss asks for them."""
+
+    run: Run
+    profile: Profile
+    parts: ModelParts
+    control: Control
+    events: EventWriter
+    disk_wait: DiskWait
+
+    @property
+    def names(self) -> list[str]:
+        """`old` where more than one step is on the same model's answers, `reference` where the loss has one."""
+        section = self.profile.grpo
+        needed = {"old": reuse_of(self.profile).length > 1, "reference": section.beta > 0}
+        return [name for name, is_needed in needed.items() if is_needed]
+
+    def obtain(
+        self, number: int, rollout_hash: str, batches: AnswerBatches, num_answers: int, *, may_measure: bool
+    ) -> LogProbs:
+        """Those of all answers of the rollout that `batches` has, by name; `may_measure`: the model sampled them.
+
+        Raises:
+            Shutdown: between two micro-batches.
+            DataError: they were measured by an earlier model, and their file is gone.
+            GpuMemoryError, HostMemoryError: not even one answer fits.
+        """
+        if not self.names:
+            return {}
+        path = self.run.rollouts / f"{rollout_name(number)}.log_probs.safetensors"
+        values = read_values(path, rollout_hash)
+        if values is None:
+            if not may_measure:
+                raise DataError(f"{path} is missing or damaged, and the model that it was measured with is gone.")
+            values = self._measure(batches, num_answers)
+            kept = values
+            self.disk_wait.retry(lambda: write_values(path, kept, rollout_hash))
+        ends = np.cumsum(values["lengths"])[:-1]
+        return {name: np.split(values[name], ends) for name in self.names}
+
+    def _measure(self, batches: AnswerBatches, num_answers: int) -> dict[str, np.ndarray]:
+        found: dict[str, list[np.ndarray]] = {name: [np.zeros(0, np.float32)] * num_answers for name in self.names}
+        size = self.profile.micro_batch
+        for part in batches.parts:
+            for name in self.names:
+                with self._reference() if name == "reference" else contextlib.nullcontext():
+                    for answers, values in self._values(batches, part, size):
+                        for answer, own in zip(answers, values, strict=True):
+                            found[name][answer] = own
+        lengths = np.array([len(one) for one in found[self.names[0]]], np.int64)
+        return {"lengths": lengths} | {name: np.concatenate(of_each) for name, of_each in found.items()}
+
+    def _values(
+        self, batches: AnswerBatches, part: Sequence[int], size: int
+    ) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+        for answers, batch in batches.cut(part, size):
+            self.control.poll(RequestLevel.SAVE)
+            self.events.progress(detail="log-probabilities of the answers")
+
+            def measure(batch: Any = batch) -> np.ndarray:
+                with torch.no_grad(), uncompiled(self.profile.train), self.parts.autocast():
+                    found = target_log_probs(
+                        self.parts.model, batch.to(self.parts.device), temperature=self.profile.grpo.temperature
+                    )
+                return np.asarray(found.values.float().cpu())
+
+            values, problem = within_memory(measure)
+            if values is None:
+                release_cached_memory(self.parts.device)
+                if len(answers) == 1:
+                    raise no_memory(self.parts.device, f"one answer ({problem})", "Lower grpo.max_completion_length.")
+                yield from self._values(batches, answers, len(answers) // 2)
+                continue
+            assert batch.sequence_of is not None, "answers are numbered"
+            ends = np.cumsum(np.bincount(batch.sequence_of.numpy(), minlength=len(answers)))[:-1]
+            yield answers, np.split(values, ends)
+
+    def _reference(self) -> Any:
+        return self.parts.model.disable_adapter()

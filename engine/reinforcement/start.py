@@ -1,0 +1,61 @@
+"""What a run that samples its answers has beside any other: where its steps come from, and what is before them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+from ftui.profile.schema import Profile
+from ftui.runs.run_folder import Run
+
+from ..distributed.process_group import ProcessGroup
+from ..models.model_parts import ModelParts
+from ..planning.mixing import reuse_of
+from ..rewards.run_rewards import open_run_rewards
+from ..runtime.control_flags import Control
+from ..runtime.disk_wait import DiskWait
+from ..runtime.event_writer import EventWriter
+from ..system.train_state import TrainState
+from ..training.generate import TextGenerator
+from ..training.prefetch import Prefetcher, StepSource
+from ..training.prepare import TrainingData
+from .answer_batches import AnswerBatches
+from .old_log_probs import OldLogProbs
+from .rollout_maker import RolloutMaker
+
+
+def step_source(
+    profile: Profile, data: TrainingData, parts: ModelParts, ranks: ProcessGroup
+) -> AbstractContextManager[StepSource]:
+    """Where the micro-batches of a run come from."""
+    if not profile.samples_answers:
+        return Prefetcher(data, ranks, layout=parts.layout)
+    masks = profile.grpo.mask_truncated_completions
+    return nullcontext(AnswerBatches(reuse_of(profile), data.pad_id, parts.layout, masks_truncated=masks))
+
+
+@contextmanager
+def rollouts_before_steps(
+    run: Run,
+    profile: Profile,
+    data: TrainingData,
+    parts: ModelParts,
+    state: TrainState,
+    generator: TextGenerator,
+    source: StepSource,
+    disk_wait: DiskWait,
+    control: Control,
+    events: EventWriter,
+) -> Iterator[Callable[[int], None]]:
+    """A block with what is to be called before each step: in other stages it does nothing.
+
+    Raises:
+        RewardError: a reward function cannot be loaded.
+    """
+    if not isinstance(source, AnswerBatches):
+        yield lambda step: None
+        return
+    measured = OldLogProbs(run, profile, parts, control, events, disk_wait)
+    with open_run_rewards(run, profile.rewards, events.warn) as judge:
+        maker = RolloutMaker(
+            run, profile, data, state, generator, judge, measured, source, control, events, disk_wait
+        )  # fmt: skip
+        yield maker.prepare

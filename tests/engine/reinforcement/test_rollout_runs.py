@@ -1,0 +1,193 @@
+"""Whole runs of the stage grpo with a reward that a test gives: what they learn, and that a kill changes nothing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from ftui.engine.rewards.reward_table import RewardTable
+from ftui.engine.runtime.control_flags import Control
+from ftui.engine.training.step import StepRunner
+from ftui.errors import DataError, RewardError
+from ftui.profile.schema import Profile
+from ftui.runs.events import PhaseChanged, Step
+from ftui.runs.run_folder import Run
+from tests.support.attempts import Killed, attempt, killed_attempt, records
+from tests.support.tiny import make_profile, write_rows
+
+LORA = {"method": "lora", "r": 4, "lora_alpha": 16}
+
+
+def grpo(model: Path, rows: Path, /, **sections: dict[str, Any]) -> Profile:
+    base: dict[str, dict[str, Any]] = {
+        "run": {"stage": "grpo"},
+        "adapter": LORA,
+        "data": {"max_length": 96},
+        "train": {"max_steps": 4, "per_device_train_batch_size": 4, "gradient_accumulation_steps": 2,
+                  "learning_rate": 5e-3, "warmup_steps": 0},
+        "grpo": {"num_generations": 4, "max_completion_length": 12},
+        "rewards": {"reward_funcs": ["number_answer"]},
+    }  # fmt: skip
+    merged = base | {name: base.get(name, {}) | values for name, values in sections.items()}
+    return make_profile(model, rows, **merged)
+
+
+class LetterCounter:
+    """Rewards the share of a letter in an answer."""
+
+    def __init__(self) -> None:
+        self.calls: list[dict[str, Any]] = []
+
+    def score(self, prompts: Any, completions: Any, completion_ids: Any, columns: Any) -> RewardTable:
+        self.calls.append({"prompts": prompts, "completions": completions, "columns": columns})
+        texts = [one if isinstance(one, str) else one[0]["content"] for one in completions]
+        values = np.array([[text.count("e") / max(1, len(text))] for text in texts])
+        return RewardTable(["letters"], values, np.ones(1))
+
+
+@pytest.fixture
+def judge(monkeypatch: pytest.MonkeyPatch) -> LetterCounter:
+    made = LetterCounter()
+
+    @contextmanager
+    def open_rewards(*_: Any) -> Iterator[LetterCounter]:
+        yield made
+
+    monkeypatch.setattr("ftui.engine.reinforcement.start.open_run_rewards", open_rewards)
+    return made
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "rows.jsonl", [{"prompt": f"count {n} of the ", "answer": str(n)} for n in range(20)])
+
+
+def test_it_answers_scores_and_learns(model_folder: Path, rows: Path, tmp_path: Path, judge: LetterCounter) -> None:
+    run = Run(tmp_path / "run")
+    profile = grpo(
+        model_folder, rows, adapter={"method": "full"}, grpo={"num_generations": 8},
+        train={"max_steps": 24, "per_device_train_batch_size": 8},
+    )  # fmt: skip
+    assert attempt(run, profile) == 0
+    steps = records(run, Step)
+    assert len(steps) == 24 == len(judge.calls)
+    call = judge.calls[0]
+    assert call["columns"]["answer"] == [number for number in call["columns"]["answer"][::8] for _ in range(8)]
+    assert call["prompts"][0] == f"count {call['columns']['answer'][0]} of the "
+    rewards = [float(step.extras["reward"] or 0) for step in steps]
+    assert np.mean(rewards[-5:]) > 2 * np.mean(rewards[:5]) > 0
+    assert (steps[-1].extras["entropy"] or 0) < (steps[0].extras["entropy"] or 0)
+    assert steps[0].num_tokens > steps[0].num_target_tokens > 0
+
+
+def test_it_begins_at_its_reference(model_folder: Path, rows: Path, tmp_path: Path, judge: LetterCounter) -> None:
+    run = Run(tmp_path / "run")
+    assert attempt(run, grpo(model_folder, rows, train={"max_steps": 2}, grpo={"beta": 0.1})) == 0
+    first, last = (step.extras["kl"] for step in records(run, Step))
+    assert first == 0 and (last or 0) > 0
+
+
+def facts(run: Run) -> dict[int, Any]:
+    """What each step said, of its last attempt, without times."""
+    return {step.step: (step.loss, step.grad_norm, step.extras) for step in records(run, Step)}
+
+
+def rollout_bytes(run: Run) -> dict[str, bytes]:
+    """The rollouts, and the log-probabilities beside them without the file's header, whose order is any."""
+    return {
+        path.name: b"".join(one.tobytes() for _, one in sorted(load_file(path).items()))
+        if "log_probs" in path.name
+        else path.read_bytes()
+        for path in sorted(run.rollouts.iterdir())
+    }
+
+
+REUSES: dict[str, dict[str, Any]] = {
+    "each step its own": {},
+    "three steps, twice": {"steps_per_generation": 3, "num_iterations": 2, "beta": 0.1},
+    "sequences, cut ones masked": {
+        "steps_per_generation": 2, "importance_sampling_level": "sequence", "mask_truncated_completions": True,
+        "loss_type": "dr_grpo", "top_p": 0.9, "temperature": 0.8,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reuse", REUSES)
+def test_a_run_that_was_killed_is_the_same_run(
+    reuse: str, model_folder: Path, rows: Path, tmp_path: Path, judge: LetterCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = grpo(
+        model_folder, rows, train={"max_steps": 8}, grpo=REUSES[reuse], checkpoint={"save_steps": 1}
+    )  # fmt: skip
+    whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
+    assert attempt(whole, profile) == 0
+    killed_attempt(cut, profile, 2, monkeypatch)
+    killed_attempt(cut, profile, 5, monkeypatch, 2)
+    with monkeypatch.context() as patched, pytest.raises(Killed):  # while answers are judged, or while none is made
+        patched.setattr(judge, "score", die)
+        patched.setattr(StepRunner, "run", die if reuse == "three steps, twice" else StepRunner.run)
+        attempt(cut, profile, 3)
+    assert attempt(cut, profile, 4) == 0
+    assert facts(cut) == facts(whole)
+    assert rollout_bytes(cut) == rollout_bytes(whole)
+    final = "adapter_model.safetensors"
+    assert (cut.final / final).read_bytes() == (whole.final / final).read_bytes()
+
+
+def die(*_: Any) -> Any:
+    raise Killed
+
+
+def test_the_first_ratios_are_1_whatever_the_steps_share(
+    model_folder: Path, rows: Path, tmp_path: Path, judge: LetterCounter
+) -> None:
+    """Of two passes over the same answers the first is on the model that gave them: its loss is as without old ones."""
+    once, twice = Run(tmp_path / "once"), Run(tmp_path / "twice")
+    assert attempt(once, grpo(model_folder, rows, train={"max_steps": 1})) == 0
+    assert attempt(twice, grpo(model_folder, rows, train={"max_steps": 2}, grpo={"num_iterations": 2})) == 0
+    assert facts(once)[1] == facts(twice)[1]
+    assert facts(twice)[2][2]["reward"] == facts(once)[1][2]["reward"], "the second is on the same answers"
+    assert facts(twice)[2][0] != facts(twice)[1][0]
+
+
+def test_a_lost_rollout_is_an_error_that_says_what_to_do(
+    model_folder: Path, rows: Path, tmp_path: Path, judge: LetterCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = grpo(model_folder, rows, grpo={"steps_per_generation": 2}, checkpoint={"save_steps": 1})
+    run = Run(tmp_path / "run")
+    killed_attempt(run, profile, 1, monkeypatch)
+    path = run.rollouts / "000000.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    with pytest.raises(DataError, match=r"000000.safetensors is not the rollout that was written"):
+        attempt(run, profile, 2)
+
+
+def test_where_a_function_is_broken_the_run_waits(
+    model_folder: Path, rows: Path, tmp_path: Path, judge: LetterCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is paused with the reason, and asks again when it is continued."""
+    reasons: list[str] = []
+    score = judge.score
+
+    def broken_once(*answers: Any) -> RewardTable:
+        if not reasons:
+            raise RewardError("Reward sums gave 3 values for 8 answers.", hint="Mend it.")
+        return score(*answers)
+
+    monkeypatch.setattr(judge, "score", broken_once)
+
+    def end_pause(control: Control, level: object) -> None:
+        reasons.append("waited")
+        control._is_paused = False
+        assert control.inbox is not None
+        control.inbox.leave_pause()
+
+    monkeypatch.setattr(Control, "_wait", end_pause)
+    run = Run(tmp_path / "run")
+    assert attempt(run, grpo(model_folder, rows, train={"max_steps": 1})) == 0
+    held = [record.detail for record in records(run, PhaseChanged) if record.phase == "held"]
+    assert held == ["Reward sums gave 3 values for 8 answers. Mend it."] and reasons == ["waited"]
