@@ -219,7 +219,7 @@ def row(**value: Any) -> Row:
 )
 def test_every_form(form: str, value: dict[str, Any], expected: Example) -> None:
     assert to_example(row(**value), form) == expected
-    assert form_of_row(row(**value)) == form
+    assert form_of_row(row(**value)) == (None if form == "prompt" else form)  # the stage says that answers are missing
 
 
 @pytest.mark.parametrize(

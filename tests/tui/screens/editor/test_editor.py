@@ -851,7 +851,7 @@ def test_views_take_turns() -> None:
             await at.press("escape", "slash")
             assert "enter go" in at.words("keys")
             await at.press("escape", "i")
-            assert at.shows(InfoScreen) and "or judged ones" in at.words("body")
+            assert at.shows(InfoScreen) and "judged answers" in at.words("body")
 
     person(script)
 
