@@ -51,7 +51,7 @@ MEASURES = {
     "rewards/rejected": Measure("rejected reward", "reject", None, (*REWARDED, "kto")),
     "logps/chosen": Measure("chosen log-prob", "logp ch", True, (*PAIRS, "kto")),
     "logps/rejected": Measure("rejected log-prob", "logp rej", None, (*PAIRS, "kto")),
-    "reward": Measure("reward", "reward", True, SAMPLED),
+    "reward": Measure("reward", "reward", None, SAMPLED),
     "reward_std": Measure("spread of rewards in a group", "spread", None, SAMPLED),
     "frac_reward_zero_std": Measure("groups without spread", "no spread", None, SAMPLED),
     "completions/mean_length": Measure("answer tokens", "tokens", None, SAMPLED),

@@ -11,6 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ftui.engine.health import watch
 from ftui.engine.training import forward_backward, step
 from ftui.profile.schema import Profile
 from tests.support.tiny import chats, make_profile, train_run, write_rows
@@ -63,6 +64,7 @@ def counted_steps(patch: pytest.MonkeyPatch) -> Iterator[list[Counter[str]]]:
             run_step(self, boundary)
 
     with patch.context() as patched:
+        patched.setattr(watch, "CHECKED_STEPS", 0)  # the first steps look for dead adapters, which waits once more
         patched.setattr(step.StepRunner, "run", counted)
         yield counters
 

@@ -348,6 +348,9 @@ def test_ranks_that_do_not_see_the_same_file_end(split: Any, tmp_path: Path) -> 
         def gather(self, data: bytes) -> list[bytes]:
             return [b"what rank 0 has", data]
 
+        def wait_for_all(self) -> None:
+            pass
+
     nothing: Any = None
     model = InitialModel(nothing, nothing, nothing, Apart(1, 2), {}, nothing, nothing, nothing)
     with pytest.raises(FtuiError, match=r"do not agree on the values in reference\.safetensors"):
