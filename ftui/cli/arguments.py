@@ -22,7 +22,7 @@ from ftui.cli.options.command_parser import (
     add_value_options,
 )
 from ftui.cli.options.trained_options import add_answering, add_evaluate, add_export, add_merge, add_push
-from ftui.cli.reports.report_options import add_blame, add_compare, add_report, add_serve
+from ftui.cli.reports.report_options import add_blame, add_compare, add_report, add_serve, add_track
 from ftui.cli.rollouts.rollout_options import add_rollouts, add_task
 from ftui.runs.verbs import CHECKPOINT_VERBS, RUN_VERBS
 
@@ -218,6 +218,7 @@ GROUPS: dict[Callable[[Verbs], None], tuple[str, ...]] = {
     add_blame: ("blame",),
     add_rollouts: ("rollouts",),
     add_task: ("make-task",),
+    add_track: ("track",),
     add_queue: ("queue",),
     add_sweep: ("sweep",),
     add_cluster: ("cluster",),

@@ -17,12 +17,13 @@ from ftui.reports.run_record import RunMessage, RunRecord
 from ftui.runs import describe
 from ftui.runs.checkpoint_index import describe_entry
 from ftui.runs.records import result_lines
-from ftui.runs.state import how_to_continue
+from ftui.runs.state import Alarm, alarm_name, how_to_continue
 from ftui.system.files import read_plain
 
 MOST_CHARTS = 16
 TONES = {"finished": "good", "failed": "bad", "lost": "bad", "parked": "warn", "held": "warn"}
 FINDING_TONES = {"error": "bad", "warning": "warn", "note": "muted"}
+ALARM_TONES = {"red": "bad", "amber": "warn"}
 
 Fact = tuple[str, str]
 
@@ -55,6 +56,7 @@ class RunPage(msgspec.Struct, frozen=True):
     checkpoints: list[list[str]]
     load: str
     samples: list[SamplePair]
+    alarms: list[FindingText]
     messages: list[RunMessage]
     rows: list[Fact]
     findings: list[FindingText]
@@ -113,12 +115,21 @@ def describe_run(record: RunRecord, report: Report | None = None) -> RunPage:
         ],
         load=_how_to_load(record),
         samples=_samples(record),
+        alarms=[
+            FindingText(ALARM_TONES[one.level], f"{alarm_name(one)} at step {one.step}", alarm_words(one))
+            for one in state.alarms
+        ],
         messages=record.messages,
         rows=_rows(record, report),
         findings=_findings(report),
         versions=list(_versions(record)),
         profile=_profile_text(record),
     )  # fmt: skip
+
+
+def alarm_words(alarm: Alarm) -> str:
+    """What was seen, and what to do about it."""
+    return " ".join(text for text in (alarm.evidence, alarm.suggestion) if text)
 
 
 def _facts(record: RunRecord) -> Iterator[Fact]:

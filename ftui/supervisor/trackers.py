@@ -48,13 +48,19 @@ class Tracker:
         """Whether its process is gone."""
         return self._process.poll() is not None
 
-    def failure(self) -> str:
+    def has_all(self) -> bool:
+        """Whether it has handed on every step that there is by now."""
+        return self._progress().metrics >= _size(self._run.metrics)
+
+    def reason(self) -> str:
         """Why it failed, in the last line it wrote; nothing where it ended well."""
         code = self._process.poll()
-        if not code:
-            return ""
-        reason = _last_line(self.log) or f"exit code {code}"
-        return f"{self.name} has failed: {reason}. The run continues without it."
+        return (_last_line(self.log) or f"exit code {code}") if code else ""
+
+    def failure(self) -> str:
+        """The same as a warning of a run."""
+        reason = self.reason()
+        return f"{self.name} has failed: {reason}. The run continues without it." if reason else ""
 
     def news(self) -> list[str]:
         """New messages about the tracker: its note, and that it is slow; each once."""

@@ -3,6 +3,7 @@
 import argparse
 
 from ftui.cli.options.command_parser import Verbs, add_allow_option, add_command, add_json_option
+from ftui.supervisor.settings import KNOWN_TRACKERS
 
 AXES = ("step", "epoch", "tokens", "time", "money")  # of ftui/reports/run_curves.py, which is not loaded for --help
 
@@ -70,3 +71,10 @@ def add_blame(verbs: Verbs) -> None:
     form.add_argument("--csv", action="store_true", dest="as_csv_rows", help="all rows, as CSV")
     form.add_argument("--json", action="store_true", dest="as_json", help="all rows, as JSON")
     add_allow_option(blame)
+
+
+def add_track(verbs: Verbs) -> None:
+    """`ftui track`."""
+    text = "hand a run on to a tracker afterwards, as log.report_to does while it trains"
+    track = add_command(verbs, "track", text, "reports.track:track", on_run=True)
+    track.add_argument("--to", choices=KNOWN_TRACKERS, required=True)

@@ -131,7 +131,7 @@ COMMANDS = [
     "rollouts r", "make-task", "make-task sums",
     "chat r", "ask r --prompts f", "merge r", "export r --gguf f16", "push r",
     "queue", "queue list", "queue add p", "queue move r 1", "queue remove r s", "queue pause", "queue continue",
-    "cluster slurm p", "compare r s", "report r --svg", "serve",
+    "cluster slurm p", "compare r s", "report r --svg", "serve", "track r --to wandb",
     "blame r",
     "sweep", "sweep start f", "sweep list", "sweep results s", "sweep best s", "sweep import f",
     "sweep pause s", "sweep stop s", "sweep continue s",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import html5lib
+import msgspec
 import pytest
 from lxml import etree
 from PIL import Image
@@ -20,7 +21,8 @@ from ftui.reports.run_record import RunRecord, read_record
 from ftui.reports.step_table import write_table
 from ftui.reports.svg_chart import draw_svg
 from ftui.runs.events import EvaluationDone, Step
-from ftui.runs.journal import Tail
+from ftui.runs.journal import Tail, encode
+from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.run_folder import Run
 from tests.support.evil import EVIL, evil_run, steers
 from tests.support.replayed import list_recordings, replay
@@ -94,6 +96,18 @@ def test_a_hostile_run_has_a_harmless_page(kind: str, tmp_path: Path) -> None:
     assert [e.tag for e in tree.iter() if e.tag in ("b", "red", "x")] == []
     other = evil_run(tmp_path / "other", f"{TEXTS[kind]}2")
     check_harmless(comparison_page([record, read_record(other)], [curves, read_run_curves(read_record(other))]))
+
+
+def test_alarms_are_on_the_page(tmp_path: Path) -> None:
+    run = replay("wiki-style-finished", tmp_path)
+    alarm = HealthAlarm(
+        rule="loss_spike", level="amber", step=600, evidence="<b>12</b>", suggestion="Look at the rows."
+    )
+    attempt = read_record(run).state.attempt
+    with run.journal.open("ab") as file:
+        file.write(encode(msgspec.structs.replace(alarm, attempt=attempt, time=1e10)))
+    text = "".join(parsed(report_page(*read(run))).itertext())
+    assert "loss spike at step 600" in text and "<b>12</b> Look at the rows." in text
 
 
 def test_what_is_hostile_stays_readable(tmp_path: Path) -> None:
