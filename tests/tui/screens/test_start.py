@@ -381,7 +381,7 @@ def test_a_wrong_profile_says_where_and_is_read_again(path: Path) -> None:
 
     async def script() -> None:
         async with at(ResolvedScreen(profile=path)) as shown:
-            assert "8: train.lr: there is no such key" in shown.words()
+            assert "8:train.lr:thereisnosuchkey" in "".join(shown.words().split())  # a long path wraps anywhere
             assert "Use train.learning_rate." in shown.text() and "R reads it again" in shown.text()
             await shown.press("enter")
             assert "cannot be started" in shown.text("keys")
