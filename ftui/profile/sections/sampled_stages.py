@@ -81,4 +81,6 @@ class GrpoSection(Section):
     @field_validator("scale_rewards", mode="before")
     @classmethod
     def _is_a_choice(cls, given: Any) -> Any:
-        return {None: "none", True: "group", False: "none"}.get(given, given)  # "none" arrives as None
+        if given is None or isinstance(given, bool):  # "none" arrives as None
+            return "group" if given else "none"
+        return given

@@ -10,6 +10,7 @@ import pytest
 
 from ftui.dataset.row_counts import RowCounts
 from ftui.engine.services.count_rows import count_profile
+from ftui.measures import SAMPLED
 from ftui.profile.layers import resolve
 from ftui.profile.presets import SHIPPED, Preset, shipped_presets
 from ftui.profile.schema import Profile
@@ -24,7 +25,8 @@ FEW_ROWS = 40
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A little of what ships, by stage."""
     folder, found = tmp_path_factory.mktemp("rows"), {}
-    names = {"sft": "instructions", "pretrain": "corpus", "kto": "verdicts"} | dict.fromkeys(PAIR_STAGES, "pairs")
+    names = {"sft": "instructions", "pretrain": "corpus", "kto": "verdicts"}
+    names |= dict.fromkeys(PAIR_STAGES, "pairs") | dict.fromkeys(SAMPLED, "verdicts")
     for stage, name in names.items():
         found[stage] = folder / f"{name}.jsonl"
         with (SHIPPED.parent / "quickstart" / f"{name}.jsonl").open() as lines:
@@ -37,7 +39,8 @@ def under(preset: Preset, tier: str, model: Path, rows: dict[str, Path]) -> Prof
     is_new = resolve(preset.path).profile.model.from_scratch is not None
     stand_in = ["model.from_scratch.vocab_size=400"] if is_new else [f"model.name_or_path={json.dumps(str(model))}"]
     limit = [] if is_new else ["data.max_length=128"]
-    fitting = [f"data.train={json.dumps(str(rows[stage]))}", "data.eval_num_rows=2", *stand_in, *limit]
+    held_out = [] if stage in SAMPLED else ["data.eval_num_rows=2"]
+    fitting = [f"data.train={json.dumps(str(rows[stage]))}", *held_out, *stand_in, *limit]
     fitting.append('data.allow=["answers_cut_off"]')  # its tokenizer makes a token of nearly every letter
     return resolve(preset.path, overrides=fitting, below=[tier_layer(tier)]).profile
 
@@ -55,6 +58,7 @@ def test_a_recipe_makes_a_plan_on_every_tier(
             (tmp_path / "p.toml").write_text(text)
             plans[text] = count_profile(resolve(tmp_path / "p.toml").profile)
         train, counts = profile.train, plans[text]
-        assert counts.max_steps and counts.num_eval_rows == 2
-        assert counts.effective_batch == train.per_device_train_batch_size * train.gradient_accumulation_steps
+        assert counts.max_steps and counts.num_eval_rows == (0 if profile.run.stage in SAMPLED else 2)
+        answers = profile.grpo.num_generations if profile.run.stage in SAMPLED else 1  # to each row
+        assert counts.effective_batch * answers == train.per_device_train_batch_size * train.gradient_accumulation_steps
         assert counts.longest and counts.longest <= profile.data.max_length

@@ -51,7 +51,7 @@ GOLDEN: dict[str, tuple[str, dict[str, Any], int, int]] = {
             "train": {"per_device_train_batch_size": 4, **CHECKPOINTED},
         },
         6140,
-        6648,
+        6650,
     ),
     "a100-80 full": (
         "a100-80",

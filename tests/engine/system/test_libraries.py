@@ -17,7 +17,7 @@ UNNEEDED = {
     "datasets", "pyarrow", "pandas", "sklearn", "matplotlib", "wandb", "trackio", "textual", "rich", "pytest",
     "ftui.tui", "ftui.cli", "ftui.importers", "ftui.estimate.api", "ftui.helper.client",
 }  # fmt: skip
-"""What only other runs, other commands or screens need. scipy is not among them: transformers imports it where it is."""
+"""What only other runs, other commands or screens need. Not so scipy: transformers imports it where it is."""
 
 ENGINE = f"""
 import gc, json, os, sys

@@ -297,7 +297,7 @@ def test_the_split_into_micro_batches_does_not_matter(stage: str, model_folder: 
         figures.append([column(steps, name) for name in ("loss", "grad_norm", "num_target_tokens")])
     assert len(figures[0][0]) == 10, "the last step of an epoch has two pairs"
     for losses, norms, targets in figures[1:]:
-        np.testing.assert_allclose(losses, figures[0][0], rtol=2e-5)
+        np.testing.assert_allclose(losses, figures[0][0], rtol=2e-4)
         np.testing.assert_allclose(norms, figures[0][1], rtol=1e-4)
         np.testing.assert_array_equal(targets, figures[0][2])
 

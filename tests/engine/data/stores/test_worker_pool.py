@@ -220,7 +220,7 @@ def test_one_killed_while_it_starts_is_started_again(
     whole = tokenise(rows, tmp_path / "whole", num=1)
     found = tokenise(rows, tmp_path / "killed", num=2, report=kill)
     assert found.counts == whole.counts
-    assert len(started) == 2 + len(which) + 1
+    assert 2 + len(which) <= len(started) <= 2 + len(which) + 1, "the later one may have been done when it was killed"
 
 
 def test_killed_again_and_again_while_they_start_it_is_an_error(
