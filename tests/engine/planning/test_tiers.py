@@ -60,5 +60,7 @@ def test_a_recipe_makes_a_plan_on_every_tier(
         train, counts = profile.train, plans[text]
         assert counts.max_steps and counts.num_eval_rows == (0 if profile.run.stage in SAMPLED else 2)
         answers = profile.grpo.num_generations if profile.run.stage in SAMPLED else 1  # to each row
-        assert counts.effective_batch * answers == train.per_device_train_batch_size * train.gradient_accumulation_steps
+        assert (
+            counts.effective_batch or 0
+        ) * answers == train.per_device_train_batch_size * train.gradient_accumulation_steps
         assert counts.longest and counts.longest <= profile.data.max_length
