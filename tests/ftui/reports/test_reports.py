@@ -107,7 +107,7 @@ def test_alarms_are_on_the_page(tmp_path: Path) -> None:
     with run.journal.open("ab") as file:
         file.write(encode(msgspec.structs.replace(alarm, attempt=attempt, time=1e10)))
     text = "".join(parsed(report_page(*read(run))).itertext())
-    assert "loss spike at step 600" in text and "<b>12</b> Look at it." in text
+    assert "loss spike at step 600" in text and "<b>12</b> Look at the rows." in text
 
 
 def test_what_is_hostile_stays_readable(tmp_path: Path) -> None:

@@ -509,7 +509,7 @@ def test_the_cursor_moves_over_the_values(path: Path) -> None:
             await shown.press("down", "j", "up", "k")
             assert screen.cursor == 0
             await shown.press("end")
-            assert "stall_minutes" in shown.text() and "Times that the usual gradient" in shown.words()
+            assert "Times that the usual gradient" in shown.words()
             await shown.press("pageup", "home", "pagedown")
             assert screen.cursor == 10
             await shown.press("question_mark")
