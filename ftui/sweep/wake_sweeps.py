@@ -1,12 +1,11 @@
 """Starts the process of each sweep that has something to do and none: every command of ftui does."""
 
-import os
 import subprocess
 import sys
 
-from ftui.supervisor.spawn import child_environment
+from ftui.queue.wake import start_holding
 from ftui.sweep.sweep_files import SweepFiles, all_sweeps
-from ftui.system.files import open_private, try_lock
+from ftui.system.files import try_lock
 
 COMMAND = [sys.executable, "-P", "-m", "ftui.sweep"]
 
@@ -31,15 +30,4 @@ def wake(files: SweepFiles) -> "subprocess.Popen[bytes] | None":
     """Start the sweep's process, which outlives this one and its terminal, if it is needed and there is none."""
     if not files.read().is_at_work or (lock := try_lock(files.lock)) is None:
         return None
-    try:
-        log = open_private(files.log, os.O_WRONLY | os.O_APPEND)
-        try:
-            return subprocess.Popen(
-                [*COMMAND, str(files.folder), str(lock.descriptor)],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=(lock.descriptor,), cwd=files.folder,
-                env=child_environment(), start_new_session=True,
-            )  # fmt: skip
-        finally:
-            os.close(log)
-    finally:
-        os.close(lock.descriptor)  # the process has its own copy
+    return start_holding(lock, [*COMMAND, str(files.folder)], files.log, files.folder)

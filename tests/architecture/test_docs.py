@@ -161,7 +161,14 @@ def test_constraints_pin_every_distribution() -> None:
 def test_no_path_of_a_machine_is_in_the_repository() -> None:
     """Paths under somebody's home, work or temporary folders say that a file was not made for everyone."""
     pattern = re.compile(r"(?<![\w/.])/(?:home|work|root|Users)/[a-z]")
-    patterns = ("*.md", "docs/**/*.md", "profiles/**/*.toml", "*.toml")
+    patterns = (
+        "*.md",
+        "docs/**/*.md",
+        "profiles/**/*.toml",
+        "*.toml",
+        "tests/fixtures/**/*.json*",
+        "tests/fixtures/**/*.toml",
+    )
     for path in (path for one in patterns for path in ROOT.glob(one)):
         assert not pattern.search(path.read_text()), path
 

@@ -176,7 +176,7 @@ def recorded(run: Run) -> dict[str, Any]:
         "steps": {name: [rounded(getattr(step, name)) for step in steps] for name in COLUMNS},
         "times": [round(step.time - steps[0].time, 2) for step in steps],
         "evaluations": [[one.step, rounded(one.loss)] for one in evaluations],
-        "error": failures[0] if failures else "",
+        "error": failures[0].replace(f"{run.folder}/", "") if failures else "",
     }
 
 
