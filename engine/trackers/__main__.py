@@ -12,6 +12,7 @@ import tomllib
 from pathlib import Path
 
 from ftui.runs.events import EvaluationDone, Sampled, Step
+from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.run_folder import Run
 from ftui.supervisor.trackers import LEFT_SECONDS
 from ftui.system.files import Lock, try_lock
@@ -131,6 +132,9 @@ def _send(sink: Sink, point: Point, position: Position) -> None:
         case Sampled():
             name = f"samples/{position.prompts.index(point.prompt)}"  # two of one name and step would be one
             sink.text(point.step, point.time, name, point.prompt, point.completion)
+        case HealthAlarm():
+            sink.text(point.step, point.time, f"alarms/{point.rule}", point.evidence, point.suggestion)
+            sink.scalars(point.step, point.time, {f"alarms/{point.level}": 1.0})
 
 
 if __name__ == "__main__":

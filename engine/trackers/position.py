@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.system.files import replace_file
+from ftui.system.files import DAMAGED, read_json, replace_file
 
 
 class Position(msgspec.Struct):
@@ -13,6 +13,7 @@ class Position(msgspec.Struct):
     journal: int = 0
     metrics: int = 0
     telemetry: int = 0
+    supervisor: int = 0
     starts: dict[int, int] = {}
     """The first step of each attempt is the one after this."""
     step: int = -1
@@ -33,8 +34,8 @@ class Position(msgspec.Struct):
 def load_position(path: Path) -> Position:
     """The stored position; the beginning where there is none, or none that can be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Position)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return read_json(path, Position)
+    except (OSError, *DAMAGED):
         return Position()
 
 

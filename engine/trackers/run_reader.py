@@ -9,6 +9,7 @@ import math
 from ftui.errors import DiskError
 from ftui.runs.events import AnyRecord, EvaluationDone, RunFailed, RunFinished, RunStarted, RunStopped, Sampled, Step
 from ftui.runs.journal import Tail
+from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.signs_of_life import Telemetry
 from ftui.runs.run_folder import Run
 
@@ -17,7 +18,7 @@ from .position import Position
 PIECE = 1 << 20  # bytes of metrics.jsonl and telemetry.jsonl read at a time
 HARDWARE_SECONDS = 10.0  # between two samples that are handed on
 
-Point = Step | EvaluationDone | Sampled
+Point = Step | EvaluationDone | Sampled | HealthAlarm
 
 
 class RunReader:
@@ -28,6 +29,7 @@ class RunReader:
         self._metrics = Tail(run.metrics, position.metrics)
         self._journal = Tail(run.journal, position.journal)
         self._telemetry = Tail(run.telemetry, position.telemetry)
+        self._supervisor = Tail(run.supervisor_log, position.supervisor)
         self.has_moved = True
         """Whether the last look found anything to read."""
 
@@ -36,13 +38,14 @@ class RunReader:
         before = self._offsets()
         steps = self._metrics.read(PIECE)
         events = self._journal.read()  # the second: whatever a step builds on was in the journal before it
+        alarms = [record for record in self._supervisor.read() if isinstance(record, HealthAlarm)]
         hardware = [record for record in self._telemetry.read(PIECE) if isinstance(record, Telemetry)]
         position = self._position
-        position.metrics, position.journal, position.telemetry = self._offsets()
+        position.metrics, position.journal, position.telemetry, position.supervisor = self._offsets()
         self.has_moved = self._offsets() != before
         back_to = self._begin([*events, *steps])
         points = sorted(
-            (r for r in [*steps, *events] if isinstance(r, Point) and self._counts(r)),
+            (r for r in [*steps, *events, *alarms] if isinstance(r, Point) and self._counts(r)),
             key=lambda r: (r.step, not isinstance(r, Step)),
         )
         for record in events:
@@ -50,8 +53,8 @@ class RunReader:
                 position.ended_badly = isinstance(record, RunFailed) and record.exit_code != DiskError.exit_code
         return back_to, points, self._thin_out(hardware)
 
-    def _offsets(self) -> tuple[int, int, int]:
-        return self._metrics.offset, self._journal.offset, self._telemetry.offset
+    def _offsets(self) -> tuple[int, int, int, int]:
+        return self._metrics.offset, self._journal.offset, self._telemetry.offset, self._supervisor.offset
 
     def _begin(self, records: list[AnyRecord]) -> int | None:
         """Note where attempts begin; returns the lowest of these steps that lies below what was handed on."""
@@ -107,4 +110,6 @@ def take_if_new(position: Position, record: Point) -> bool:
             new = record.step == position.sampled and record.prompt not in position.prompts
             if new:
                 position.prompts.append(record.prompt)
+        case HealthAlarm():
+            new = True  # each stands in its file once
     return new

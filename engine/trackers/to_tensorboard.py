@@ -22,6 +22,11 @@ from .metric_names import Values
 from .position import Position
 from .sinks import TrackedRun
 
+FROM_THE_BEGINNING = (
+    "journal", "metrics", "telemetry", "supervisor", "starts", "step", "evaluated", "sampled", "prompts",
+)  # fmt: skip
+"""What a position forgets where the file is gone."""
+
 
 class TensorBoard:
     """A `Sink` that appends to one events file in trackers/tensorboard; begun anew where the file was lost."""
@@ -32,7 +37,7 @@ class TensorBoard:
         path = folder / position.event_file
         continues = bool(position.event_file) and path.is_file() and path.stat().st_size >= position.event_bytes
         if not continues:  # the first time, or the file is gone: all of it can be written again
-            for name in ("journal", "metrics", "telemetry", "starts", "step", "evaluated", "sampled", "prompts"):
+            for name in FROM_THE_BEGINNING:
                 setattr(position, name, getattr(Position(), name))
             for old in folder.glob("events.out.tfevents.*"):
                 old.unlink()

@@ -1,7 +1,8 @@
 """Runs cut up to eight times by anything that can cut a run: they end bit for bit like one that nobody touched.
 
-A few trials run always; `pytest tests/faults/test_cuts.py --trials 100` draws a hundred, and the id of one (`lora-17`)
-is its configuration and seed: `--trials 1 --first-seed 17 -k lora` draws the same schedule again.
+A few trials run always; `pytest tests/faults/test_cuts.py --trials 100` draws a hundred, every second of them with a
+stage, a method and an optimizer drawn, too. The id of one (`lora-16`) is its configuration and seed: `--trials 1
+--first-seed 16 -k lora` draws the same schedule again.
 """
 
 import subprocess
@@ -19,6 +20,7 @@ from ftui.runs.run_folder import Run
 from tests.faults.conftest import Account
 from tests.support.bench import STAGES, Workbench, bench_at, compare_answers, records
 from tests.support.cuts import Act, Gate, Life, Part, answer, carry_out, check_requests, schedule, watch_to_end
+from tests.support.drawn_runs import draw_run, prepare_rows
 from tests.support.sameness import executed, measured, same_runs
 from tests.support.zygote import Zygote
 
@@ -65,7 +67,7 @@ CONFIGURATIONS = {
 ALWAYS = [
     ("lora", 3), ("full", 1), ("packing", 2), ("by_length", 4), ("fp16", 5), ("cosine", 6), ("warmup", 7),
     ("early", 8), ("factor", 9), ("qlora", 10), ("curriculum", 11), ("dpo", 12), ("kto", 13),
-    ("rm", 14),
+    ("rm", 14), ("drawn8", 15),
 ]  # fmt: skip
 
 
@@ -74,7 +76,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     trials, first = metafunc.config.getoption("trials"), metafunc.config.getoption("first_seed")
     names = list(CONFIGURATIONS)
-    drawn = [(names[seed % len(names)], seed, 8) for seed in range(first, first + trials)]
+    drawn = [
+        (f"drawn{seed // 2}" if seed % 2 else names[seed // 2 % len(names)], seed, 8)
+        for seed in range(first, first + trials)
+    ]
     cases = drawn or [(name, seed, 3) for name, seed in ALWAYS]
     metafunc.parametrize(("name", "seed", "most"), cases, ids=[f"{name}-{seed}" for name, seed, _ in cases])
 
@@ -114,12 +119,22 @@ def references(bench_source: Path, tmp_path_factory: pytest.TempPathFactory, zyg
 
 
 def make_run(bench: Workbench, name: str) -> Run:
-    configuration = CONFIGURATIONS[name]
+    if (configuration := CONFIGURATIONS.get(name)) is None:
+        return make_drawn_run(bench, name)
     profile = bench.profile(name, method=configuration.method, packing=configuration.packing)
     run, overrides = bench.run(name), configuration.overrides
     if configuration.stage != "sft":
         overrides = (*overrides, *compare_answers(bench, configuration.stage, method=configuration.method))
     assert create(run, resolve(profile, overrides=overrides))
+    return run
+
+
+def make_drawn_run(bench: Workbench, name: str) -> Run:
+    drawn = draw_run(int(name.removeprefix("drawn")))
+    print(drawn, *drawn.overrides)
+    profile = bench.profile(name, method=drawn.profile_method, packing=drawn.packing)
+    run = bench.run(name)
+    assert create(run, resolve(profile, overrides=(*drawn.overrides, *prepare_rows(bench, drawn))))
     return run
 
 
@@ -132,9 +147,10 @@ def test_cut_anywhere_and_the_same_in_the_end(
     print(f"{name}, seed {seed}:", *parts, sep="\n")
     account.name = f"{name}-{seed}"
     account.figures.update(trials=1, failed=1)
-    if CONFIGURATIONS[name].request:
+    configuration = CONFIGURATIONS.get(name, Configuration())
+    if configuration.request:
         change_rate(life)
-    if killed_in := CONFIGURATIONS[name].killed_in:
+    if killed_in := configuration.killed_in:
         carry_out(life, Part((), Act("place"), killed_in))
     if not any(carry_out(life, part) for part in parts):  # up to the one that was too late to cut anything
         watch_to_end(life)

@@ -44,7 +44,12 @@ def tensors(path: Path) -> dict[str, tuple[str, bytes]]:
 
 def ledger_of(run: Run) -> dict[str, bytes]:
     """The loss of every row in every step, byte for byte."""
-    return {path.name: path.read_bytes() for path in run.ledger.iterdir()}
+    return {path.name: path.read_bytes() for path in run.ledger.iterdir()} if run.ledger.exists() else {}
+
+
+def rollouts_of(run: Run) -> dict[str, bytes]:
+    """What a run of stage grpo has learned from, byte for byte; it keeps no ledger."""
+    return {path.name: path.read_bytes() for path in run.rollouts.iterdir()} if run.rollouts.exists() else {}
 
 
 def executed(run: Run) -> int:
@@ -74,7 +79,9 @@ def same_runs(run: Run, reference: Run) -> None:
     last = Path("checkpoints", f"checkpoint-{max(measured(reference))}")
     same_weights(run.folder / last, reference.folder / last)
     same_weights(run.final, reference.final)
-    assert ledger_of(run) == ledger_of(reference) != {}
+    assert ledger_of(run) == ledger_of(reference)
+    assert rollouts_of(run) == rollouts_of(reference)
+    assert ledger_of(run) or rollouts_of(run)
     for name in ("state.json", "rng.json", "optimizer.json"):
         one, other = (json.loads((r.folder / last / "resume" / name).read_bytes()) for r in (run, reference))
         if name == "state.json" and one["evaluated_step"] < one["step"]:

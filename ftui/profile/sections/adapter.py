@@ -1,6 +1,7 @@
 """`[adapter]`: the method, which weights it trains, and how frozen weights are stored."""
 
 import re
+import warnings
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
@@ -127,8 +128,9 @@ class AdapterSection(Section):
     def _patterns_compile(cls, value: Any) -> Any:
         for pattern in (value,) if isinstance(value, str) else value or ():
             try:
-                re.compile(pattern)
-            except re.error as error:
+                with warnings.catch_warnings(action="ignore", category=FutureWarning):  # "[[a]": it means what it did
+                    re.compile(pattern)
+            except (re.error, RecursionError, OverflowError) as error:
                 raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
         return value
 

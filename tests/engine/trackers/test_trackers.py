@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -21,6 +21,7 @@ from ftui.engine.trackers.run_reader import RunReader
 from ftui.engine.trackers.sinks import Sink, TrackedRun, open_sink
 from ftui.runs.events import RankSeconds, Sampled, Step
 from ftui.runs.journal import Writer
+from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.record import Record
 from ftui.runs.run_folder import Run, RunFacts
 from tests.support.events import make_evaluation, make_run_started, make_step
@@ -174,6 +175,45 @@ def test_steps_that_are_taken_again_stand_there_once(run: Run) -> None:
     assert [n for n, _ in late.told] == sorted(n for n, _ in late.told)
 
 
+def alarm(rule: str, level: Literal["red", "amber"], number: int) -> HealthAlarm:
+    return HealthAlarm(rule=rule, level=level, step=number, evidence=f"{rule} has numbers", suggestion="Do this.")
+
+
+def test_alarms_of_engine_and_supervisor_are_texts_and_marks(run: Run) -> None:
+    """Those of steps that are taken again go with them; a second look and another process tell none twice."""
+    write(run.journal, 1, make_run_started(), alarm("dead_adapter", "red", 5))
+    write(run.metrics, 1, *(step(n, float(n)) for n in range(1, 9)))
+    write(run.supervisor_log, 1, alarm("spike", "amber", 3), alarm("disk", "amber", 8))
+    memory, position = Remembering(), Position()
+    with Looker(run) as looker:
+        looker.look()
+        looker.look()
+    write(run.journal, 2, make_run_started(4))
+    write(run.metrics, 2, *(step(n, float(n)) for n in range(5, 10)))
+    write(run.supervisor_log, 2, alarm("clipping", "amber", 9))
+    with Looker(run) as looker:
+        looker.look()
+    send_news(RunReader(run, position), memory, position)
+    found = read_back(run)
+    assert found["alarms/amber"] == [(3, 1.0), (9, 1.0)]
+    assert not found.get("alarms/red"), "step 5 was taken again, without it"
+    assert memory.said == ["3 alarms/spike spike has numbers", "9 alarms/clipping clipping has numbers"]
+    assert [(n, values) for n, values in memory.told if "alarms/amber" in values] == [
+        (3, {"alarms/amber": 1.0}), (9, {"alarms/amber": 1.0}),
+    ]  # fmt: skip
+    assert b"Do this." in next((run.folder / "tensorboard").iterdir()).read_bytes()
+
+
+def test_a_position_that_nobody_can_read_is_the_beginning(tmp_path: Path) -> None:
+    """What a stranger's folder holds in its place neither hangs nor fills a tracker's process."""
+    path = tmp_path / "tensorboard.json"
+    os.mkfifo(path)
+    assert load_position(path) == Position()
+    path.unlink()
+    path.write_bytes(b'{"starts":' * 100_000)
+    assert load_position(path) == Position()
+
+
 def test_a_tracker_that_dies_leaves_no_gap_and_no_double(run: Run) -> None:
     write(run.metrics, 1, step(1, 1.0), step(2, 2.0))
     with Looker(run) as looker:
@@ -244,6 +284,7 @@ def test_wandb_without_a_key_writes_a_folder_and_says_so(run: Run, tmp_path: Pat
     pytest.importorskip("wandb")
     write(run.journal, 1, make_run_started(), Sampled(step=0, prompt="<Who>?", completion="Me."))
     write(run.metrics, 1, *(step(n, n / 7) for n in range(1, 4)))
+    write(run.supervisor_log, 1, alarm("spike", "amber", 2))
     run.trackers.mkdir()
     env = {"HOME": str(tmp_path), "WANDB_API_KEY": "", "WANDB_BASE_URL": "http://127.0.0.1:9"}
     assert (result := follow(run, "wandb", **env)).returncode == 0, result.stderr
@@ -254,6 +295,8 @@ def test_wandb_without_a_key_writes_a_folder_and_says_so(run: Run, tmp_path: Pat
     told = [(row["train/global_step"], row["train/loss"]) for row in rows if "train/loss" in row]
     assert told == [(n, n / 7) for n in range(1, 6)]
     assert len([row for row in rows if "samples/0/path" in row]) == 1
+    assert [row["train/global_step"] for row in rows if "alarms/amber" in row] == [2]
+    assert len([row for row in rows if "alarms/spike/path" in row]) == 1
     note = load_position(run.trackers / "wandb.json").note
     assert note.startswith("No API key configured") and "wandb sync" in note and "offline-run-" in note
     assert len(list(run.trackers.glob("wandb/wandb/offline-run-*/run-00112233aabbccdd.wandb"))) == 2

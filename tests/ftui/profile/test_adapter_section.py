@@ -66,6 +66,7 @@ def test_a_model_from_scratch_has_nothing_to_freeze(tmp_path: Path) -> None:
         "rank_pattern = {q_proj = 4, 'layers\\.0\\..*' = 2}\nuse_rslora = true\nbias = 'lora_only'",
         "method = 'qlora'\nbnb_4bit_quant_type = 'fp4'\nbnb_4bit_compute_dtype = 'float16'\nuse_dora = true",
         "method = 'freeze'\ntrainable_layers = 2\ntrainable_modules = ['norm', '^lm_head']",
+        "exclude_modules = '[[ab]_proj'",  # of which re warns that it may once mean something else
         "init_lora_weights = false\nmodules_to_save = ['lm_head']\ntarget_modules = '.*(q|v)_proj'",
     ],
 )

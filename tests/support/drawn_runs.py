@@ -1,0 +1,82 @@
+"""A run drawn from a seed: any stage with any method, optimizer, schedule and packing that go together."""
+
+import random
+from typing import Any, NamedTuple, get_args
+
+from ftui.profile.sections.optimizers import Optimizer
+from tests.support.bench import Workbench, compare_answers
+from tests.support.tiny import write_rows
+
+METHODS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "full": ("full", ()),
+    "freeze": ("full", ("adapter.method=freeze", "adapter.trainable_layers=1")),
+    "lora": ("lora", ()),
+    "dora": ("lora", ("adapter.use_dora=true", "adapter.use_rslora=true")),
+    "qlora": ("qlora", ()),
+    "8bit": ("lora", ("adapter.load_in_8bit=true",)),
+}
+"""By name: the method of the bench's profile, and what is set on top of it."""
+STAGES = ("sft", "pretrain", "dpo", "kto", "orpo", "simpo", "cpo", "rm", "grpo")
+SAMPLING = ("random", "sequential", "group_by_length")
+RATES = {"sgd": 0.1, "adagrad": 1e-2, "adafactor": 1e-2}
+USUAL_RATE = 2e-3
+GRPO = (
+    "grpo.num_generations=2", "grpo.max_completion_length=6", 'rewards.reward_funcs=["number_answer"]',
+    "data.eval=none", "eval.eval_strategy=no",
+)  # fmt: skip
+
+
+class DrawnRun(NamedTuple):
+    """`method` and `packing` go into the bench's profile, `overrides` on top of it."""
+
+    stage: str
+    method: str
+    optim: str
+    packing: bool
+    overrides: tuple[str, ...]
+
+    @property
+    def profile_method(self) -> str:
+        return METHODS[self.method][0]
+
+    def __str__(self) -> str:
+        return f"{self.stage}-{self.method}-{self.optim}{'-packed' * self.packing}"
+
+
+def draw_run(seed: int) -> DrawnRun:
+    """That of a seed: whatever contradicts another key of it is not drawn."""
+    chance = random.Random(f"run {seed}")
+    stage, optim = STAGES[seed % len(STAGES)], chance.choice(get_args(Optimizer))
+    method = chance.choice([name for name in METHODS if stage != "rm" or name not in ("freeze",)])
+    packing = stage in ("sft", "pretrain", "dpo", "kto") and chance.random() < 0.4
+    rows, times = chance.choice([(2, 2), (4, 1), (1, 4)])
+    overrides = [
+        *METHODS[method][1],
+        f"train.optim={optim}",
+        f"train.learning_rate={RATES.get(optim, USUAL_RATE)}",
+        f"train.lr_scheduler_type={chance.choice(['linear', 'cosine', 'constant_with_warmup'])}",
+        f"train.per_device_train_batch_size={rows}",
+        f"train.gradient_accumulation_steps={times}",
+        f"train.seed={seed}",
+    ]
+    if not packing and stage in ("sft", "pretrain"):
+        overrides.append(f"train.train_sampling_strategy={chance.choice(SAMPLING)}")
+    return DrawnRun(stage, method, optim, packing, tuple(overrides))
+
+
+def prepare_rows(bench: Workbench, drawn: DrawnRun) -> tuple[str, ...]:
+    """Write rows of its stage in the place of the bench's; what its profile needs beside."""
+    if drawn.stage == "sft":
+        return ()
+    if drawn.stage == "pretrain":
+        rows: list[dict[str, Any]] = [{"text": f"Row {n} counts from {n} to {n * n + 7} and back."} for n in range(46)]
+        stage: tuple[str, ...] = ("run.stage=pretrain",)
+    elif drawn.stage == "grpo":
+        rows = [{"prompt": f"count {n} of the ", "answer": str(n)} for n in range(22)]
+        whole = ("adapter.lora_dropout=0.0",) if drawn.profile_method != "full" else ()
+        stage = ("run.stage=grpo", *GRPO, *whole)
+    else:
+        return compare_answers(bench, drawn.stage, method=drawn.profile_method)
+    write_rows(bench.folder / "rows.jsonl", rows[:-6])
+    write_rows(bench.folder / "held_out.jsonl", rows[-6:])
+    return stage
