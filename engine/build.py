@@ -36,6 +36,7 @@ from .offload.host_state import keep_state_on_host
 from .offload.load_packed import load_packed
 from .offload.stored_activations import offload_activations
 from .optim.optimizer import make_optimizer
+from .rewards.score_with_model import find_reward_model
 from .runtime.event_writer import EventWriter
 from .system.device import Hardware
 from .system.rng import rank_seed, seed_everything
@@ -134,6 +135,9 @@ def describe_provenance(
     """What the run is made from and on: `machines` are those of all ranks, encoded. It takes the time to hash the base
     model, once for a cache: rank 0 only."""
     fingerprints = {"profile": fingerprint(profile)} | fingerprint_inputs(data, cache, events.progress)
+    scorer = find_reward_model(profile.rewards, lambda detail: events.progress(detail=detail))
+    if scorer is not None:
+        fingerprints["reward_model"] = scorer.fingerprint(cache, events.progress)
     return Provenance(fingerprints, join_machines(machines))
 
 

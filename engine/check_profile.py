@@ -29,6 +29,7 @@ from .models.performance import check_layers, check_machine
 from .models.special_tokens import add_special_tokens
 from .models.tokenizer import end_padding, load_tokenizer
 from .pushing.push_result import check_target
+from .rewards.score_with_model import find_reward_model
 from .simulate.meta_model import MetaModel, make_meta_model
 from .simulate.placed import find_elsewhere
 from .system.device import Hardware
@@ -54,6 +55,7 @@ def check_profile(
     _check_push(profile, warn)
     _check_measure(profile.eval, hardware)
     check_length(profile, folder_or_config)
+    find_reward_model(profile.rewards, lambda detail: None, weights=False)
     adapter = starting_adapter(profile.adapter, lambda detail: None)
     if profile.model.trust_remote_code:
         return None

@@ -33,6 +33,7 @@ MADE_FROM: dict[str, tuple[type[FtuiError], str]] = {
     "tokenizer": (DataError, "the tokenizer or its chat template"),
     "base_model": (ModelError, "the base model"),
     "adapter": (ModelError, "the adapter it continued from"),
+    "reward_model": (ModelError, "the reward model"),
     "losses": (ModelError, "the base model's loss on the rows, which their order follows,"),
     "reference": (ModelError, "what the reference model says of the answers"),
 }

@@ -10,6 +10,7 @@ from ..distributed.process_group import ProcessGroup
 from ..models.model_parts import ModelParts
 from ..planning.mixing import reuse_of
 from ..rewards.run_rewards import open_run_rewards
+from ..rewards.score_with_model import load_scorers
 from ..runtime.control_flags import Control
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
@@ -48,13 +49,14 @@ def rollouts_before_steps(
     """A block with what is to be called before each step: in other stages it does nothing.
 
     Raises:
-        RewardError: a reward function cannot be loaded.
+        RewardError, ModelError: a reward function or a reward model cannot be loaded.
     """
     if not isinstance(source, AnswerBatches):
         yield lambda step: None
         return
     measured = OldLogProbs(run, profile, parts, control, events, disk_wait)
-    with open_run_rewards(run, profile.rewards, events.warn) as judge:
+    scorers = load_scorers(profile, parts.hardware, lambda detail: events.progress(detail=detail), events.warn)
+    with open_run_rewards(run, profile.rewards, events.warn, scorers) as judge:
         maker = RolloutMaker(
             run, profile, data, state, generator, judge, measured, source, control, events, disk_wait
         )  # fmt: skip

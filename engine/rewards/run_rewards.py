@@ -1,32 +1,36 @@
 """The rewards of a run, as its profile has them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ftui.errors import RewardError
 from ftui.profile.consent import read_allowed_code
-from ftui.profile.sections.rewards import CODE_MARK, READY_OPTIONS, RewardsSection
+from ftui.profile.sections.rewards import CODE_MARK, READY_OPTIONS, REWARD_MODEL, RewardsSection
 from ftui.runs.run_folder import Run
 from ftui.system.input_files import read_input
 
 from .reward_specs import RewardSpec
-from .score_answers import Rewards, open_rewards
+from .score_answers import Rewards, Scorer, open_rewards
 
 _ARGUMENTS = {"soft_punish_cache": "cache", "schema_file": "schema"}
 
 
 @contextmanager
-def open_run_rewards(run: Run, section: RewardsSection, warn: Callable[[str], object]) -> Iterator[Rewards]:
-    """What scores the answers of a run, for as long as a block takes.
+def open_run_rewards(
+    run: Run, section: RewardsSection, warn: Callable[[str], object], scorers: Mapping[str, Scorer]
+) -> Iterator[Rewards]:
+    """What scores the answers of a run, for as long as a block takes. `scorers`: see `load_scorers`.
 
     Raises:
         RewardError: a function cannot be loaded, or nobody has consented to its file.
     """
     specs = reward_specs(section, lambda path: read_allowed_code(path, run.read_facts().run_id))
     memory = 0 if section.memory_gib is None else int(section.memory_gib * (1 << 30))
-    with open_rewards(specs, log=run.rewards_log, warn=warn, seconds=section.timeout_seconds, memory=memory) as rewards:
+    with open_rewards(
+        specs, log=run.rewards_log, warn=warn, scorers=scorers, seconds=section.timeout_seconds, memory=memory
+    ) as rewards:
         yield rewards
 
 
@@ -49,7 +53,7 @@ def reward_specs(section: RewardsSection, read_code: Callable[[str], str]) -> li
 
 def _options(section: RewardsSection, function: str) -> dict[str, Any]:
     """Arguments of a ready reward: those that are set."""
-    keys = READY_OPTIONS.get(function, ())
+    keys = () if function == REWARD_MODEL else READY_OPTIONS.get(function, ())  # a model is loaded here
     given = {_ARGUMENTS.get(key, key): value for key in keys if (value := getattr(section, key)) is not None}
     if "schema" in given:
         try:

@@ -14,6 +14,7 @@ from ftui.errors import FtuiError, ModelError, UnavailableError
 from ftui.estimate import closed_form, disk, fit, levers, timing
 from ftui.estimate.guess_rows import guess_rows
 from ftui.estimate.measurements import LARGEST_RATIO, ProbeRecord, correct_memory, find_probe
+from ftui.estimate.placement.scoring_model import add_scoring_model, scoring_bytes
 from ftui.estimate.result import FIT, Duration, Estimate, MeasuredFirst, Measuring, Memory, usable, verdict
 from ftui.estimate.setup import AnsweredRows, Parallel, TrainingSetup, build_setup
 from ftui.estimate.states import FP32
@@ -118,6 +119,7 @@ def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> TrainingS
         micro_batch=min(setup.micro_batch, counts.num_sequences or setup.micro_batch),  # there are no more rows
         eval_batch=min(setup.eval_batch, counts.num_eval_rows or setup.eval_batch),
         answered=_answered_rows(profile, setup, counts),
+        scoring=scoring_bytes(profile.rewards, setup.compute, _shape_of),
     )
 
 
@@ -138,7 +140,7 @@ def memory_of(setup: TrainingSetup, known: Known = NOTHING) -> Memory:
     simulated = known.simulated
     if simulated is not None and setup.answered is not None and closed.process > simulated.process:
         simulated = None  # steps and losses were simulated, answers were not
-    return correct_memory(simulated or closed, setup, closed, known.probes)
+    return add_scoring_model(correct_memory(simulated or closed, setup, closed, known.probes), setup.scoring or 0)
 
 
 def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
@@ -285,9 +287,12 @@ def shape_for(profile: Profile) -> ModelShape | str:
     section = profile.model
     if section.from_scratch is not None:
         return shape_from_scratch(section.from_scratch) or "No model has the sizes of model.from_scratch."
-    name = str(section.name_or_path)
+    return _shape_of(str(section.name_or_path), section.revision)
+
+
+def _shape_of(name: str, revision: str | None) -> ModelShape | str:
     try:
-        path = find_config(name, section.revision)
+        path = find_config(name, revision)
     except ModelError as error:
         return error.message
     if path is not None:
@@ -340,6 +345,8 @@ def _notes(setup: TrainingSetup, known: Known, time: Duration, price: float | No
         notes.append(f"How fast {setup.card.title} computes in {setup.precision} is not known before a probe.")
     elif price is None and setup.card.kind == "cuda":
         notes.append(f"The price of {setup.card.name} is not known: set hardware.price_per_hour.")
+    if setup.scoring is None:
+        notes.append("The memory of the reward model is not known: its architecture is not.")
     if setup.answered is not None and time.tokens_per_second is not None:
         seconds = units.duration(timing.answering_seconds(setup, time.tokens_per_second))
         each = f"{setup.answered.num_rows} rows with up to {setup.answered.new_tokens} tokens"

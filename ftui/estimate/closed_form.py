@@ -126,6 +126,7 @@ def host_memory(setup: TrainingSetup) -> int:
         loading = 2 * FP32 * widest
     elif placement.way == "offloaded":
         loading -= min(loading, placement.on_host)
+    loading = max(loading, setup.scoring or 0)
     moments = moment_bytes(setup, trained)
     saving = moments + gradient_bytes(setup, trained)  # weights are as large as their gradients
     if setup.method == "full" and setup.shard != "none":  # a checkpoint is written tensor by tensor, and read in slices

@@ -17,13 +17,14 @@ PHASES: dict[Phase, str] = {
 
 PARTS = (
     "weights", "gathered", "quantisation", "adapters", "gradients", "optimizer", "activations", "logits", "workspace",
-    "fragmentation", "context",
+    "reward model", "fragmentation", "context",
 )  # fmt: skip
 """What the bytes of a peak are for, in the same words by both ways (tests/engine/simulate/test_closed_form.py):
 `weights` are the model's, with copies of them in the type of the arithmetic; `gathered` layers and ends that are whole
 on the device for a moment only, else divided among processes or in host memory; `gradients` those that wait and those
 just made; `optimizer` its state, and what an update needs; `logits` all that is as wide as the vocabulary;
-`activations` what is kept for the backward pass, and what a layer needs while it computes; `workspace` cuBLAS's."""
+`activations` what is kept for the backward pass, and what a layer needs while it computes; `workspace` cuBLAS's;
+`reward model` the one that a run asks for rewards."""
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ class TrainingSetup:
         answered: what evaluations answer (`eval.generate`), if they do.
         shard, dp_shard_size, offload, activation_offload: as they stand in the profile; `adds_tokens`: whether it has
             new tokens.
+        scoring: bytes of the reward model that answers are scored with; `None`: not known.
         num_cards: how many of the card the machine has, host_memory: bytes of RAM that a run may use there; as far as
             that is known.
     """
@@ -108,6 +109,7 @@ class TrainingSetup:
     offload: tuple[str, ...] = ()
     activation_offload: bool = False
     adds_tokens: bool = False
+    scoring: int | None = 0
     num_cards: int = 1
     host_memory: int | None = None
     forgotten: int | None = None

@@ -16,6 +16,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 DATA_SUFFIXES = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt", ".gz", ".zst"}
 FOLDERS: tuple[Key, ...] = (
     ("model", "name_or_path"), ("adapter", "name_or_path"), ("model", "from_scratch", "tokenizer"),
+    ("rewards", "reward_model_name_or_path"),
 )  # fmt: skip
 
 

@@ -130,6 +130,8 @@ def test_the_parts_of_profiles_in_the_pages_are_valid(tmp_path: Path) -> None:
         whole = {name: values | tables.get(name, {}) for name, values in required.items()}
         path = tmp_path / f"{Path(page).stem}.toml"
         path.write_text(tomlkit.dumps(tables | whole))
+        if code := re.search(r"```python\n(.*?)```", text, re.DOTALL):
+            (tmp_path / "rewards.py").write_text(code[1])
         resolve(path)
 
 

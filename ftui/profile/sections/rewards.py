@@ -4,7 +4,10 @@ from typing import Any
 
 from pydantic import field_validator
 
-from ftui.profile.sections.fields import Section, conduct, one_or_list, weights
+from ftui.profile.sections.fields import Section, conduct, one_or_list, refuse_address, weights
+
+REWARD_MODEL = "reward_model"
+"""The reward that a model of its own gives."""
 
 READY_OPTIONS: dict[str, tuple[str, ...]] = {
     "exact_answer": ("column",),
@@ -15,11 +18,13 @@ READY_OPTIONS: dict[str, tuple[str, ...]] = {
     "length": ("max_length", "min_length"),
     "repetition": ("ngram_size", "penalty"),
     "overlong": ("max_length", "soft_punish_cache"),
+    REWARD_MODEL: ("reward_model_name_or_path", "reward_model_revision"),
 }
 """The rewards of ftui, and which keys of `[rewards]` each takes."""
 
 NEEDED_OPTIONS = {
     "format": ("pattern",), "length": ("max_length",), "overlong": ("max_length", "soft_punish_cache"),
+    REWARD_MODEL: ("reward_model_name_or_path",),
 }  # fmt: skip
 CODE_MARK = ".py:"
 """`FILE.py:NAME` is the function NAME of a person's file."""
@@ -30,11 +35,18 @@ class RewardsSection(Section):
 
     reward_funcs: tuple[str, ...] = weights(())
     """What gives a reward for each answer, one or a list: `exact_answer`, `number_answer`, `maths`, `format`,
-    `json_schema`, `length`, `repetition`, `overlong`, or `FILE.py:NAME` for a function of your own with TRL's
-    call. That file runs with `--allow reward-code` only."""
+    `json_schema`, `length`, `repetition`, `overlong`, `reward_model`, or `FILE.py:NAME` for a function of your own
+    with TRL's call. That file runs with `--allow reward-code` only."""
 
     reward_weights: tuple[float, ...] | None = weights(None)
     """What each reward counts in the sum. Default: 1 each."""
+
+    reward_model_name_or_path: str | None = weights(None, min_length=1)
+    """The model that `reward_model` asks for its score: the result of a run of stage rm (RUN/final), a folder, or a
+    name on the hub, of a decoder for sequence classification with one label. It stays as it is."""
+
+    reward_model_revision: str | None = weights(None, min_length=1)
+    """Branch, tag or commit of it on the hub."""
 
     column: str | None = weights(None, min_length=1)
     """Column with the right answer, for `exact_answer`, `number_answer` and `maths`. Default: the first there is of
@@ -78,6 +90,11 @@ class RewardsSection(Section):
         return list(
             dict.fromkeys(name.rpartition(CODE_MARK)[0] + ".py" for name in self.reward_funcs if CODE_MARK in name)
         )
+
+    @field_validator("reward_model_name_or_path")
+    @classmethod
+    def _is_no_address(cls, name: str | None) -> str | None:
+        return refuse_address(name)
 
     @field_validator("reward_funcs", mode="before")
     @classmethod

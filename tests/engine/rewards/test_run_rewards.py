@@ -35,6 +35,7 @@ def test_each_ready_reward_gets_the_options_that_it_takes(tmp_path: Path) -> Non
         "length": {"max_length": 9, "min_length": 0},
         "repetition": {"ngram_size": 3, "penalty": 0.5},
         "overlong": {"max_length": 9, "cache": 3},
+        "reward_model": {},
     }
 
 
@@ -46,12 +47,12 @@ def a_run(folder: Path) -> Run:
 
 
 def test_they_score(tmp_path: Path) -> None:
-    names = tuple(name for name in READY_OPTIONS if name != "maths")
+    names = tuple(name for name in READY_OPTIONS if name not in ("maths", "reward_model"))
     section = RewardsSection(
         reward_funcs=names, reward_weights=(0.5, *[1.0] * (len(names) - 1)), pattern="4", max_length=9,
         soft_punish_cache=3, memory_gib=None,
     )  # fmt: skip
-    with open_run_rewards(a_run(tmp_path / "mine"), section, print) as rewards:
+    with open_run_rewards(a_run(tmp_path / "mine"), section, print, {}) as rewards:
         table = rewards.score(["2 + 2"], ["4"], [[1]], {"answer": ["4"]})
     assert dict(zip(table.names, table.values[0].tolist(), strict=True)) == {
         "exact_answer": 1, "number_answer": 1, "format": 1, "json_schema": 1, "length": 1, "repetition": 0,
@@ -68,20 +69,20 @@ def test_code_that_came_with_a_profile_never_runs_by_itself(tmp_path: Path, monk
     hostile = f"open({str(mark)!r}, 'w')\ndef f(completions, **_): return [1.0] * len(completions)\n"
     code.write_text(hostile)
     section = RewardsSection(reward_funcs=(f"{code}:f",))
-    with pytest.raises(RewardError, match="nobody has allowed it"), open_run_rewards(run, section, print):
+    with pytest.raises(RewardError, match="nobody has allowed it"), open_run_rewards(run, section, print, {}):
         pass
     code.write_text("def f(completions, **_): return [2.0] * len(completions)\n")
     profile = Profile(
         run=RunSection(stage="sft"), model=ModelSection(name_or_path="m"), data=DataSection(train="d.jsonl")
     ).model_copy(update={"rewards": section})
     keep_consents(profile, run.read_facts().run_id)
-    with open_run_rewards(run, section, print) as rewards:
+    with open_run_rewards(run, section, print, {}) as rewards:
         assert rewards.score(["p"], ["a"], [[1]], {}).totals.tolist() == [2.0]
         code.write_text(hostile)
         assert rewards.score(["p"], ["a"], [[1]], {}).totals.tolist() == [2.0], "what was allowed goes on"
     with (
         pytest.raises(RewardError, match="not the file that was allowed") as error,
-        open_run_rewards(run, section, print),
+        open_run_rewards(run, section, print, {}),
     ):
         pass
     assert "--allow reward-code" in error.value.hint

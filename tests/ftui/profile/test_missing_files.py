@@ -59,9 +59,19 @@ def test_every_key_with_a_path_is_looked_at(path: Path) -> None:
     for problem, (_, _, words) in zip(found.missing_files, ABSENT, strict=True):
         assert words in problem.message and problem.fix
     looked_at = {problem.key[:2] for problem in found.missing_files}
-    assert looked_at == {key for key in (*FILES, *FOLDERS, TEMPLATE) if len(key) == 2}, "a new kind of path: name it"
+    known = {key for key in (*FILES, *FOLDERS, TEMPLATE) if len(key) == 2 and key[0] != "rewards"}
+    assert looked_at == known, "a new kind of path: name it"
     fill(path.parent)
     assert examine([file_layer(path)], path).missing_files == ()
+
+
+def test_a_reward_model_is_looked_for(path: Path) -> None:
+    path.write_text(
+        '[run]\nstage = "grpo"\n[model]\nname_or_path = "m"\n[data]\ntrain = "hub/rows"\n'
+        '[rewards]\nreward_funcs = "reward_model"\nreward_model_name_or_path = "runs/rm/final"\n'
+    )
+    [missing] = examine([file_layer(path)], path).missing_files
+    assert missing.key == ("rewards", "reward_model_name_or_path") and "no folder runs/rm/final" in missing.message
 
 
 @pytest.mark.parametrize(
