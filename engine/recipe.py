@@ -123,7 +123,7 @@ def _lead(
 ) -> int:
     """Rank 0: resume, train to the end, export; returns the exit code."""
     if parts.base is not None:
-        parts.base.lead()
+        parts.base.lead(parts)
     state = TrainState()
     resumed = resume(run, parts, state, ranks, provenance, data.plan, profile, events)
     limit = profile.checkpoint.save_total_limit

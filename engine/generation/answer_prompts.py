@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from ..system.memory import release_cached_memory, within_memory
+from ..distributed.sharded_base import ShardedBase, within_shared_memory
+from ..system.memory import release_cached_memory
 from .decode import Prompt, Token, decode
 from .sampling import NonFiniteLogitsError, Sampling
 
@@ -44,8 +45,6 @@ def answer_prompts(
     batches of half the size, and all that follow have that size: `on_smaller` gets it. An answer does not depend on
     the others of its batch, except for the last bits of the model's arithmetic.
 
-    Over a base that ranks share memory that runs out is an error: the others wait inside that pass.
-
     `before_pass` is called before each pass of the model, and may leave by an exception. Who iterates sets what
     `decode` asks for (evaluation mode, precision) and keeps it until the end.
     """
@@ -59,9 +58,8 @@ def answer_prompts(
         passes = decode(
             model, [prompts[number] for number in batch], sampling, stop_ids=stop_ids, max_new_tokens=max_new_tokens
         )
-        unfinished, is_short = yield from _answer_batch(
-            passes, batch, stop_ids, before_pass, can_retry=not hasattr(model, "sharded_base")
-        )
+        base = getattr(model, "sharded_base", None)
+        unfinished, is_short = yield from _answer_batch(passes, batch, stop_ids, before_pass, base)
         if is_short:
             release_cached_memory(model.device)
             if len(batch) == 1:
@@ -77,8 +75,7 @@ def _answer_batch(
     batch: Sequence[int],
     stop_ids: Sequence[int],
     before_pass: Callable[[], None],
-    *,
-    can_retry: bool,
+    base: ShardedBase | None,
 ) -> Generator[FinishedAnswer, None, tuple[list[int], bool]]:
     """Returns the prompts that are to be answered anew, and whether memory ran out for them.
 
@@ -89,7 +86,7 @@ def _answer_batch(
     while True:
         before_pass()
         try:
-            tokens, problem = within_memory(partial(next, passes, None), can_retry=can_retry)
+            tokens, problem = within_shared_memory(base, partial(next, passes, None))
         except NonFiniteLogitsError as error:
             for row in error.rows:
                 del ids[batch[row]]

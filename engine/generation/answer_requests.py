@@ -21,6 +21,7 @@ from ftui.runs.run_folder import Run
 from ftui.system.files import replace_file
 from ftui.system.volume import disk_error
 
+from ..distributed.sharded_base import ShardedBase
 from ..models.performance import uncompiled
 from ..models.weights import is_adapted
 from ..runtime.control_flags import Control
@@ -125,7 +126,7 @@ class RequestAnswerer:
     def _speak(self, request: AnswerChat, begun: float, answers: list[Answer]) -> None:
         """Add the answers to the list, and then tokens to each by turns."""
         keys = msgspec.structs.asdict(request.sampling)
-        most, next_write = min(keys.pop("max_new_tokens"), MOST_TOKENS), 0.0
+        most, next_write, problem = min(keys.pop("max_new_tokens"), MOST_TOKENS), 0.0, ""
         try:
             for side, turns in zip(request.sides, request.conversations, strict=True):
                 messages = [{"role": turn.role, "content": turn.content} for turn in turns]
@@ -144,13 +145,23 @@ class RequestAnswerer:
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            if hasattr(self.model.bare, "sharded_base"):
-                raise UpdateMemoryError(
-                    f"Memory ran out in an answer, in a pass in which the other ranks wait ({first_line(error)}).",
-                    hint="The run goes on from its newest checkpoint: ask that one, or in a shorter conversation.",
-                ) from error
-            raise no_memory(self.model.hardware.device, "this conversation beside the training", "") from None
+            problem = first_line(error)
+        if problem:
+            self._finish_pass(problem)
+            raise no_memory(self.model.hardware.device, "this conversation beside the training", "")
         self._write(request, answers, is_whole=True)
+
+    def _finish_pass(self, problem: str) -> None:
+        """Memory ran out in a pass: where other ranks of a sharded base wait in it, they are let out."""
+        base: ShardedBase | None = getattr(self.model.bare, "sharded_base", None)
+        if base is None:
+            return
+        self.forget()
+        if not base.finish_pass():
+            raise UpdateMemoryError(
+                f"Memory ran out in an answer, in a pass in which the other ranks wait ({problem}).",
+                hint="The run goes on from its newest checkpoint: ask that one, or in a shorter conversation.",
+            )
 
     def _speaker(self, side: str) -> Speaker:
         if side not in self._speakers:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from ftui.models.logits import CHUNK_BYTES
 
-from ..distributed.sharded_base import whole
+from ..distributed.sharded_base import gather_weights
 
 
 class TargetFacts(NamedTuple):
@@ -99,7 +99,8 @@ def chunk_size(weight: Tensor) -> int:
 
 def _operands(head: nn.Linear) -> tuple[Tensor, Tensor | None]:
     """Weight and bias. Without autograd they are cut off from it: it asks for a leaf's gradient even then."""
-    weight, bias = whole(head.weight), None if head.bias is None else whole(head.bias)
+    weights = gather_weights(head)
+    weight, bias = weights["weight"], weights.get("bias")
     if torch.is_grad_enabled():
         return weight, bias
     return weight.detach(), None if bias is None else bias.detach()

@@ -15,7 +15,7 @@ from ftui.profile.sections.preference import REFERENCE_STAGES
 from ftui.runs.events import EvaluationDone
 from ftui.runs.health.exact_rules import TOKEN_STAGES
 
-from ..distributed.sharded_base import alone
+from ..distributed.sharded_base import alone, within_shared_memory
 from ..evaluation.generated_answers import AnswerMeasures
 from ..health.watch import HealthWatch
 from ..models.model_parts import ModelParts
@@ -26,7 +26,7 @@ from ..optim import plateau
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.event_writer import EventWriter
 from ..system.device import Hardware
-from ..system.memory import release_cached_memory, within_memory
+from ..system.memory import release_cached_memory
 from ..system.train_state import TrainState
 from .collate import collate_examples
 from .divergence import sum_log_ratios
@@ -153,7 +153,7 @@ class Evaluator:
             return 0.0
         groups = [[(int(i),) for i in part] for part in np.split(rows.longest_first, range(size, len(rows), size))]
         batches = (collate_examples(rows.mismatched, group, self.data.pad_id, self.parts.layout) for group in groups)
-        total, _ = within_memory(partial(sum_log_ratios, self.parts, batches), can_retry=self.parts.base is None)
+        total, _ = within_shared_memory(self.parts.base, partial(sum_log_ratios, self.parts, batches))
         if total is not None:
             return total / len(rows)
         release_cached_memory(self.parts.device)
@@ -175,7 +175,7 @@ def batch_loss(
                 of_targets.append(loss.each["targets"].float().cpu().numpy())
         return sums, metrics
 
-    result, problem = within_memory(measure, can_retry=parts.base is None)
+    result, problem = within_shared_memory(parts.base, measure)
     if problem:
         release_cached_memory(parts.device)
     return result

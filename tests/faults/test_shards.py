@@ -1,5 +1,6 @@
 """A base that two ranks share: the run is that of two ranks that each have all of it, whatever happens to it."""
 
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from ftui.errors import HostMemoryError
 from ftui.launch.open_run import resume
 from ftui.profile.layers import resolve
 from ftui.runs.events import (
@@ -20,6 +20,7 @@ from ftui.runs.events import (
     RunStarted,
     RunStopped,
     Sampled,
+    Warned,
 )
 from ftui.runs.requests import (
     AnswerChat,
@@ -75,9 +76,9 @@ def test_a_sharded_base_trains_as_a_whole_one(
     assert configs[0] == configs[1], "PEFT loads the one as the other"
 
 
-def measured(run: Run) -> list[object]:
+def measured(run: Run) -> list[tuple[Any, ...]]:
     """Evaluations and samples, but for their times."""
-    seen: list[object] = []
+    seen: list[tuple[Any, ...]] = []
     for record in records(run):
         if isinstance(record, EvaluationDone):
             seen.append((record.step, record.loss, record.extras))
@@ -106,10 +107,7 @@ def test_answers_are_compared_over_a_sharded_base(stage: str, bench_source: Path
 def test_memory_that_runs_out_in_a_pass_restarts_with_half_the_rows(
     bench_source: Path, memory: Path, zygote: Zygote
 ) -> None:
-    """The other rank waits in that pass, so that nothing can be taken again; the next attempt is smaller.
-
-    In an evaluation the next one would be no smaller: the message says which key makes it so.
-    """
+    """The other rank waits in that pass, so that nothing can be taken again; the next attempt is smaller."""
     bench = bench_at(bench_source, memory / "bench")
     run = opened(bench, "short", *ALL, "train.max_steps=8", "train.num_train_epochs=none", "checkpoint.save_steps=2")
     engines = start_two(zygote, bench, run, hooks={"no_room_in_backward": [7, 1]})
@@ -117,13 +115,32 @@ def test_memory_that_runs_out_in_a_pass_restarts_with_half_the_rows(
     (changed,) = [r for r in records(run) if isinstance(r, MicroBatchChanged)]
     assert (changed.step, changed.old, changed.new) == (7, 2, 1)
     assert last(run, RunFailed).again and "ranks wait" in last(run, RunFailed).message
-    engines = start_two(zygote, bench, run, 2, hooks={"no_room_in_evaluation": [0]}, victim=0)
-    assert [engine.wait() for engine in engines] == [HostMemoryError.exit_code, LOST_RANK], tail_of(run)
-    failed = last(run, RunFailed)
-    assert not failed.again and "the other ranks wait" in failed.message
-    assert "eval.per_device_eval_batch_size" in failed.hint
-    assert [engine.wait() for engine in start_two(zygote, bench, run, 3)] == [0, 0], tail_of(run)
+    assert [engine.wait() for engine in start_two(zygote, bench, run, 2)] == [0, 0], tail_of(run)
     assert resumed_from(run) == "checkpoints/checkpoint-6" and steps(run)[-1].step == 8
+
+
+@pytest.mark.parametrize("method", ["qlora", "full"])
+def test_evaluations_and_samples_that_do_not_fit_are_halved_on_all_ranks(
+    method: str, bench_source: Path, memory: Path, zygote: Zygote
+) -> None:
+    """Wherever in a pass memory runs out: the other rank leaves it, too, and what is measured is the same."""
+    bench = bench_at(bench_source, memory / "bench")
+    bench.profile("roomy", method=method), bench.profile("tight", method=method)
+    keys = (f"adapter.method={method}", *ALL, *GENERATE, *TWENTY, "eval.eval_steps=3")
+    roomy, tight = opened(bench, "roomy", *keys), opened(bench, "tight", *keys)
+    assert [engine.wait() for engine in start_two(zygote, bench, roomy)] == [0, 0], tail_of(roomy)
+    engines = start_two(zygote, bench, tight, hooks={"no_room_in_shared_pass": [1]}, victim=0)
+    assert [engine.wait() for engine in engines] == [0, 0], tail_of(tight)
+    places = re.findall(r"no room after (\d+) of (\d+)", tight.engine_log.read_text())
+    assert len(places) >= 2 * (int(places[0][1]) + 1), "each place once at least, and layers that were sent already"
+    np.testing.assert_array_equal(column(steps(tight), "loss"), column(steps(roomy), "loss"))
+    halved = [r for r in records(tight) if isinstance(r, Warned) and "continues in batches of" in r.message]
+    assert halved and len(measured(tight)) == len(measured(roomy))
+    for (step, found, *_), (expected_step, expected, *_) in zip(measured(tight), measured(roomy), strict=True):
+        assert (step, found) == (
+            expected_step,
+            expected if isinstance(expected, str) else pytest.approx(expected, rel=1e-6),
+        )
 
 
 def test_whichever_rank_dies_a_sharded_run_goes_on_exactly(bench_source: Path, memory: Path, zygote: Zygote) -> None:

@@ -154,6 +154,64 @@ def no_room_in_evaluation(most: int, first: int = 1) -> None:
     _before_forward(check)
 
 
+def no_room_in_shared_pass(most: int) -> None:
+    """Memory runs out in every pass with more than `most` rows that rank 0 makes alone over a sharded base.
+
+    In the first one before anything is gathered, in the next after the first tensor or layer, and so on; then in their
+    turn as layers are put together that have been sent. Each place is printed.
+    """
+    from torch.distributed.fsdp._fully_shard import _fsdp_param_group
+
+    from ftui.engine.distributed.sharded_base import PassOrder, ShardedBase
+    from ftui.engine.generation import answer_prompts
+
+    groups: Any = _fsdp_param_group
+    call, note, send = ShardedBase._call_others, PassOrder.note, groups.foreach_all_gather_copy_out
+    decode: Any = getattr(answer_prompts, "decode")  # noqa: B009  mypy: that module imports it
+    rows = place = left = 0
+    is_sent = False
+
+    def count_rows(batch: Any, learns: bool) -> None:
+        nonlocal rows
+        rows = 0 if learns else num_rows(batch)
+
+    def count_prompts(model: Any, prompts: Any, *arguments: Any, **options: Any) -> Any:
+        nonlocal rows
+        rows = len(prompts)
+        return decode(model, prompts, *arguments, **options)
+
+    def begin(self: Any, *arguments: Any) -> None:
+        nonlocal place, left, is_sent
+        call(self, *arguments)
+        left, number = -1, len(self._order._whole)
+        if self.is_alone and rows > most:
+            is_sent, left = place // (number + 1) % 2 == 1, place % (number + 1)
+            place += 1
+            print(f"no room after {left} of {number}", flush=True)
+        if left == 0:
+            _run_out()
+
+    def note_and_fail(self: Any, again: Any) -> None:
+        nonlocal left
+        note(self, again)
+        left -= 1
+        if left == 0:
+            _run_out()
+
+    def put_together(*arguments: Any) -> None:
+        nonlocal left
+        if left == 1 and is_sent:
+            left = -1
+            _run_out()
+        send(*arguments)
+
+    _before_forward(count_rows)
+    answer_prompts.decode = count_prompts  # type: ignore[attr-defined]
+    ShardedBase._call_others = begin  # type: ignore[method-assign, assignment]
+    PassOrder.note = note_and_fail  # type: ignore[method-assign]
+    groups.foreach_all_gather_copy_out = put_together
+
+
 def die_answering(verb: str, when: str) -> None:
     """The engine dies as it answers a request: `before` the answer is in the journal, or `after` it (it is durable, but
     the request still lies in the inbox)."""
@@ -320,6 +378,7 @@ HOOKS: dict[str, Callable[..., None]] = {
     "no_room_in_update": no_room_in_update,
     "no_room_in_exchange": no_room_in_exchange,
     "no_room_in_evaluation": no_room_in_evaluation,
+    "no_room_in_shared_pass": no_room_in_shared_pass,
     "die_answering": die_answering,
     "audit_pickle": audit_pickle,
 }

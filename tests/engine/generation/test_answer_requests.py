@@ -109,20 +109,21 @@ def test_a_question_ends_no_run(
     assert model.training
 
 
-@pytest.mark.parametrize("is_shared", [False, True])
+@pytest.mark.parametrize(("is_shared", "can_finish"), [(False, False), (True, True), (True, False)])
 def test_a_question_that_does_not_fit_is_refused_or_ends_the_attempt(
-    is_shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_shared: bool, can_finish: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ranks that share the base wait inside the pass: the next attempt goes on from the newest checkpoint."""
+    """Ranks that share the base wait inside the pass. Where it cannot be finished the next attempt goes on from the
+    newest checkpoint."""
 
     def run_out(*_: Any, **options: Any) -> None:
         raise torch.OutOfMemoryError("out of memory (a test)")
 
-    model, state, nothing = make_model("llama"), SimpleNamespace(step=3), cast(Any, None)
+    model, state = make_model("llama"), SimpleNamespace(step=3)
     events = EventWriter(Run(tmp_path), attempt=1, token="test")
     events.set_phase("training")
     if is_shared:
-        model.sharded_base = nothing
+        model.sharded_base = SimpleNamespace(finish_pass=lambda: can_finish)
     monkeypatch.setattr(model, "forward", run_out)
     asked = AnsweringModel(model, LetterTokenizer(), (5,), CPU, False)  # type: ignore[arg-type]
     answerer = RequestAnswerer(
@@ -132,7 +133,7 @@ def test_a_question_that_does_not_fit_is_refused_or_ends_the_attempt(
         id="0" * 16, attempt=1, token="test", sides=("now",), conversations=((Turn("user", "why"),),),
         sampling=SamplingKeys(max_new_tokens=2),
     )  # fmt: skip
-    with pytest.raises(UpdateMemoryError if is_shared else AnswerRefusedError, match="memory"):
+    with pytest.raises(UpdateMemoryError if is_shared and not can_finish else AnswerRefusedError, match="memory"):
         answerer.answer(request)
     assert model.training
 
