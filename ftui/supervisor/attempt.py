@@ -36,6 +36,7 @@ from ftui.supervisor.engine_process import (
     start_engine,
 )
 from ftui.supervisor.nodes.node_group import NodeGroup
+from ftui.supervisor.peer_copies import peer_copy_variables
 from ftui.supervisor.run_health import RunHealth
 from ftui.supervisor.settings import SupervisorSettings
 from ftui.supervisor.shared_memory import shared_memory_variables
@@ -103,9 +104,10 @@ class Attempt:
         own = {"FTUI_ATTEMPT": str(self._number), "FTUI_TOKEN": self._token}
         environment = clean_environment() | cards.environment | own
         per_node = self._settings.num_processes // (1 if self._nodes is None else self._nodes.num_nodes)
-        variables, warnings = shared_memory_variables(per_node, environment)
-        environment |= variables
-        self._warn(warnings)
+        for find_variables in (shared_memory_variables, peer_copy_variables):
+            variables, warnings = find_variables(per_node, environment)
+            environment |= variables
+            self._warn(warnings)
         starter = partial(start_engine, self._run, command, keep_open=cards.descriptors)
         if self._nodes is None:
             engine = starter(environment, size=self._settings.num_processes)
