@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from types import FrameType
 
-from ftui.cli.cluster.keep_node import keep_node, place_of
+from ftui.cli.cluster.keep_node import keep_node, place_of, refusals_told
 from ftui.cli.control import order
 from ftui.cli.follow import conclude, follow
 from ftui.cli.terminal import LiveOutput
@@ -108,9 +108,10 @@ def run_headless(text: str, wishes: Wishes) -> int:
         return keep_node(
             Run(folder), resolved.profile, place, again=wishes.again, detach=wishes.detach, makes_child=wishes.fork
         )
-    if not wishes.fork:
-        return attend(open_run(folder, resolved, again=wishes.again, allow=wishes.allow), text, resolved, wishes)
-    return _fork(find_origin(Run(folder), None), text, resolved, wishes)
+    with refusals_told(Run(folder), place, print):
+        if not wishes.fork:
+            return attend(open_run(folder, resolved, again=wishes.again, allow=wishes.allow), text, resolved, wishes)
+        return _fork(find_origin(Run(folder), None), text, resolved, wishes)
 
 
 def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
@@ -132,6 +133,11 @@ def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
             makes_child=makes_child,
             resume_stopped=True,
         )
+    with refusals_told(run, place, print):
+        return _resume(run, name, checkpoint, resolved, wishes)
+
+
+def _resume(run: Run, name: str, checkpoint: str | None, resolved: ResolvedProfile, wishes: Wishes) -> int:
     if checkpoint is not None or wishes.fork:
         origin = find_origin(run, checkpoint)
         if wishes.fork or not is_newest(origin):

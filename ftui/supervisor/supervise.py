@@ -107,7 +107,7 @@ def place_of(run: Run, settings: SupervisorSettings, *, runs: bool) -> NodePlace
     The command that then starts another supervisor need not be the launcher's: what was announced counts.
     """
     place = find_place(settings.nodes, settings.num_processes, os.environ)
-    if place is None and runs and settings.nodes != 1 and (announced := read_announcement(run)) is not None:
+    if place is None and runs and settings.nodes != 1 and (announced := read_announcement(run.nodes)) is not None:
         place = NodePlace(0, announced.num_nodes, announced.address)
     if place is None:
         forget_announcement(run)  # of a time when it had several

@@ -7,7 +7,9 @@ import contextlib
 import os
 import secrets
 import stat
+import tempfile
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import msgspec
 
@@ -21,7 +23,7 @@ FEWEST_CHARACTERS = 16
 
 
 class Announcement(msgspec.Struct, frozen=True):
-    """The contents of nodes.json. `address` and `port` are those of node 0."""
+    """The contents of nodes.json. `address` and `port` are those of node 0; no `secret` where others could read it."""
 
     address: str
     port: int
@@ -30,29 +32,53 @@ class Announcement(msgspec.Struct, frozen=True):
     secret: str
 
 
-def announce(run: Run, address: str, port: int, num_nodes: int, secret: str) -> Announcement:
-    """Write nodes.json (0600, by rename: no reader sees half of it)."""
+def refusal_file(run: Run) -> Path:
+    """Where node 0 announces itself while it tells the others that it refuses the run, whose folder need not exist."""
+    return run.folder.with_name(f".{run.name}-{run.nodes.name}")
+
+
+def announce(file: Path, address: str, port: int, num_nodes: int, secret: str) -> Announcement:
+    """Write an announcement (0600, by rename: no reader sees half of it); returns it with the secret.
+
+    On a volume that keeps no modes the secret is not in it, since everybody could read it there.
+
+    Raises:
+        UsageError: it is such a volume, and the environment has no secret.
+    """
     announcement = Announcement(address, port, num_nodes, secrets.token_hex(16), secret)
-    replace_file(run.nodes, msgspec.json.encode(announcement), durable=True)
+    written = announcement
+    with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".mode-") as probe:
+        if is_open_to_others(Path(probe.name)):
+            written = msgspec.structs.replace(announcement, secret="")
+    if not written.secret and not secret_in_environment():
+        raise UsageError(
+            f"{file.parent} is on a volume that keeps no file modes: others could read the secret of the nodes there.",
+            hint=f"export {SECRET_VARIABLE}=$(openssl rand -hex 32), the same on every node.",
+        )
+    replace_file(file, msgspec.json.encode(written), durable=True)
     return announcement
 
 
-def read_announcement(run: Run) -> Announcement | None:
-    """What is announced in the run's folder; `None` where there is none.
+def read_announcement(file: Path) -> Announcement | None:
+    """What is announced in a file; `None` where there is none.
 
     Raises:
         UsageError: others may read the secret in it.
     """
     try:
-        mode = os.stat(run.nodes, follow_symlinks=False).st_mode
-        if stat.S_IMODE(mode) & 0o077:
+        announcement = read_json(file, Announcement)
+        if announcement.secret and is_open_to_others(file):
             raise UsageError(
-                f"{run.nodes} holds the secret of this run's nodes, and others may read it.",
-                hint=f"chmod 600 {run.nodes}",
+                f"{file} holds the secret of this run's nodes, and others may read it.", hint=f"chmod 600 {file}"
             )
-        return read_json(run.nodes, Announcement)
+        return announcement
     except (OSError, *DAMAGED):
         return None
+
+
+def is_open_to_others(file: Path) -> bool:
+    """Whether more than its owner may read it, by its mode."""
+    return bool(stat.S_IMODE(file.lstat().st_mode) & 0o077)
 
 
 def secret_in_environment() -> str:

@@ -8,8 +8,9 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable
-from types import FrameType
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType, MappingProxyType
 
 from ftui.errors import EXIT_WORDS, PARKED, PREEMPTED_NOT_SAVED, error_with
 from ftui.hardware.card_locks import RunCards
@@ -29,6 +30,7 @@ from ftui.supervisor.nodes.announcement import (
     Announcement,
     node_versions,
     read_announcement,
+    refusal_file,
     secret_in_environment,
 )
 from ftui.supervisor.nodes.channel import Channel, ChannelError, RefusedError, approach
@@ -56,9 +58,14 @@ LOOK_SECONDS = 0.05
 CONNECT_SECONDS = 0.5  # between two attempts to reach node 0
 REACH_SECONDS = 3.0
 SHARE_SECONDS = 10.0  # until a new file of node 0 is seen here: a network volume may remember that there is none
+EMPTY: Mapping[str, str] = MappingProxyType({})
 NO_WAY = (
     "No folder of the run is seen here. Either all nodes share one (FTUI_RUNS), or FTUI_NODE_SECRET and "
     "FTUI_NODE_PORT, the same on every node, say how to reach node 0."
+)
+NO_SECRET = (
+    "Node 0 announces itself without its secret, on a volume that keeps no file modes. Set FTUI_NODE_SECRET here to "
+    "what it is on node 0."
 )
 
 
@@ -68,17 +75,19 @@ class Keeper:
     Where node 0's folder is not seen here, the ranks work in one of this node's own (`own_folder`): they get the
     profile from node 0, and what they read of a checkpoint from rank 0 (engine/distributed/node_files.py).
 
-    `exit_code_of` is the run's where node 0 would not go on with it; `cards` are those of this node.
+    `exit_code_of` is the run's where node 0 would not go on with it; `cards` are those of this node, and `variables`
+    what its ranks are told of them.
     """
 
     def __init__(
         self, find_run: Callable[[], Run], place: NodePlace, patience: float | None, say: Callable[[str], None], *,
         beat: float | None = None, silence: float | None = None,
         exit_code_of: Callable[[Run], int | None] = lambda run: None, cards: RunCards | None = None,
+        variables: Mapping[str, str] = EMPTY,
     ) -> None:  # fmt: skip
         self._find_run, self._place, self._patience, self._say = find_run, place, patience, say
         self._beat, self._silence = beat or BEAT_SECONDS, silence or SILENCE_SECONDS
-        self._exit_code_of, self._cards = exit_code_of, cards
+        self._exit_code_of, self._cards, self._variables = exit_code_of, cards, variables
         self._id = secrets.token_hex(8)
         self._seen = self._run = find_run()
         """The run's folder where it is on node 0, and the one that this node works in."""
@@ -178,17 +187,26 @@ class Keeper:
         return None
 
     def _connect(self) -> None:
-        """Try once to reach node 0: where it announces itself, else where the launcher says."""
+        """Try once to reach node 0: where it announces itself (or that it refuses), else where the launcher says."""
         self._seen = self._find_run()
-        announcement = read_announcement(self._seen)
-        if announcement is None and time.monotonic() - self._begun < SHARE_SECONDS:
+        files = (refusal_file(self._seen), self._seen.nodes)
+        announced = [(file, found) for file in files if (found := read_announcement(file)) is not None]
+        for file, announcement in announced:
+            self._try_address((announcement.address, announcement.port), announcement, file)
+            if self._channel is not None:
+                return
+        if announced or time.monotonic() - self._begun < SHARE_SECONDS:
             return
+        self._try_address(None if self._place.port is None else (self._place.leader, self._place.port))
+
+    def _try_address(
+        self, address: tuple[str, int] | None, announcement: Announcement | None = None, file: Path | None = None
+    ) -> None:
         secret = secret_in_environment() or ("" if announcement is None else announcement.secret)
-        address = self._address(announcement)
         if address is None or not secret:
             if not self._has_said:
                 self._has_said = True
-                self._say(NO_WAY)
+                self._say(NO_WAY if announcement is None else NO_SECRET)
             return
         try:
             connection = socket.create_connection(address, REACH_SECONDS)
@@ -197,7 +215,7 @@ class Keeper:
         try:
             self._join(connection, secret, announcement)
         except RefusedError as error:
-            if read_announcement(self._seen) != announcement:
+            if file != refusal_file(self._seen) and read_announcement(self._seen.nodes) != announcement:
                 return  # node 0 has announced itself anew since that was read
             raise error_with(error.refusal.exit_code, error.refusal.message, error.refusal.hint) from None
         except ChannelError:
@@ -224,11 +242,6 @@ class Keeper:
         if self._ended is not None:
             self._tell_end()
 
-    def _address(self, announcement: Announcement | None) -> tuple[str, int] | None:
-        if announcement is not None:
-            return announcement.address, announcement.port
-        return None if self._place.port is None else (self._place.leader, self._place.port)
-
     def _hello(self, announcement: Announcement | None) -> Hello:
         return Hello(
             self._place.rank, self._place.num_nodes, socket.gethostname(), self._id, node_versions(),
@@ -247,7 +260,8 @@ class Keeper:
         self._kill()
         self._start, self._ended = start, None
         interface = interface_of(self._channel.local_address)
-        environment = clean_environment() | ({} if self._cards is None else self._cards.environment)
+        environment = {**clean_environment(), **({} if self._cards is None else self._cards.environment)}
+        environment |= self._variables
         environment |= interface_variables(interface, environment)
         variables, warnings = shared_memory_variables(start.number, environment)
         for warning in warnings:

@@ -25,7 +25,13 @@ from ftui.supervisor.engine_process import (
     send_group,
     signal_name,
 )
-from ftui.supervisor.nodes.announcement import announce, forget_announcement, new_secret, node_versions
+from ftui.supervisor.nodes.announcement import (
+    announce,
+    forget_announcement,
+    new_secret,
+    node_versions,
+    refusal_file,
+)
 from ftui.supervisor.nodes.channel import Channel, ChannelError, welcome
 from ftui.supervisor.nodes.interface import interface_of, interface_variables, leader_address
 from ftui.supervisor.nodes.node_messages import (
@@ -91,7 +97,8 @@ class NodeGroup:
         self.interface = interface_of(self.address)
         self._listener = listen(self.address, place.port or 0)
         port = self._listener.getsockname()[1]
-        self._announcement = announce(run, self.address, port, place.num_nodes, new_secret())
+        self._announcement = announce(run.nodes, self.address, port, place.num_nodes, new_secret())
+        refusal_file(run).unlink(missing_ok=True)  # of a command that was killed as it told the nodes of a refusal
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 

@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ftui.cli.cluster.keep_node import code_of_ended, keep_node
-from ftui.errors import PREEMPTED_NOT_SAVED, FtuiError, HardwareError, UsageError
+from ftui.cli.cluster import keep_node as keep_nodes
+from ftui.cli.cluster.keep_node import code_of_ended, keep_node, refusals_told
+from ftui.errors import PREEMPTED_NOT_SAVED, FtuiError, HardwareError, ProfileError, UsageError
 from ftui.hardware.card_locks import is_taken
 from ftui.runs.events import ControlApplied, ControlRefused, RunFinished, Warned
 from ftui.runs.journal import Tail
@@ -29,6 +30,7 @@ from ftui.supervisor import attempt as attempts
 from ftui.supervisor.engine_process import LOST_RANK, start_engine
 from ftui.supervisor.nodes import keeper as keeping
 from ftui.supervisor.nodes import node_group
+from ftui.supervisor.nodes import refusal as refusals
 from ftui.supervisor.nodes.announcement import announce, node_versions
 from ftui.supervisor.nodes.keeper import Keeper
 from ftui.supervisor.nodes.node_group import NodeGroup
@@ -37,6 +39,7 @@ from ftui.supervisor.nodes.node_place import RANK_VARIABLES, NodePlace
 from ftui.supervisor.settings import SupervisorSettings
 from ftui.supervisor.supervise import place_of, supervise
 from tests.support.stand_in_queue import CARDS, driver
+from tests.support.zygote import free_port
 
 LEADER, OTHER = NodePlace(0, 2, "127.0.0.1"), NodePlace(1, 2, "127.0.0.1")
 BEAT, SILENCE = 0.05, 0.8
@@ -247,7 +250,7 @@ def test_another_run_of_that_name_is_refused(group: NodeGroup, far: Keeper, tmp_
     """The nonce in nodes.json proves whose folder it is, not the path."""
     current, other = group._announcement, Run(tmp_path / "far" / "mine")
     other.folder.mkdir(parents=True)
-    announce(other, current.address, current.port, 2, current.secret)
+    announce(other.nodes, current.address, current.port, 2, current.secret)
     with pytest.raises(UsageError, match="sees another folder of a run mine than node 0"):
         look_until(far, lambda: False)
 
@@ -338,7 +341,7 @@ def test_a_supervisor_that_no_launcher_has_started_knows_of_the_other_nodes(
     for name in RANK_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     if announced:
-        announce(run, "10.0.0.1", 4711, 3, "s" * 20)
+        announce(run.nodes, "10.0.0.1", 4711, 3, "s" * 20)
     assert place_of(run, SupervisorSettings(num_processes=3, nodes=nodes), runs=runs) == place
     assert run.nodes.exists() == (place is not None)
 
@@ -361,7 +364,7 @@ def test_a_keeper_that_read_before_node_0_announced_itself_anew_tries_again(
     current = group._announcement
     old = msgspec.structs.replace(current, nonce="old", secret="s" * 20)
     reads = iter([old])
-    monkeypatch.setattr(keeping, "read_announcement", lambda run: next(reads, current))
+    monkeypatch.setattr(keeping, "read_announcement", lambda file: next(reads, current) if file == run.nodes else None)
     assert keeper._look() is None
     keeper._next_connect = 0.0
     look_until(keeper, lambda: not group.missing())
@@ -399,3 +402,52 @@ def test_strangers_do_not_use_up_node_0(group: NodeGroup, keeper: Keeper, monkey
     look_until(keeper, lambda: not group.missing())
     time.sleep(0.05)
     assert group._admissions._value == 2
+
+
+@pytest.mark.parametrize("shares_folder", [True, False])
+def test_what_node_0_refuses_is_told_to_the_others(
+    shares_folder: bool, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A keeper would wait for its patience: nobody listens yet, and of the run there may be no folder."""
+    said: list[str] = []
+    monkeypatch.setattr(keeping, "SHARE_SECONDS", 0.1)
+    absent = Run(tmp_path / "none" / "mine") if shares_folder else Run(tmp_path / "far" / "mine")
+    absent.folder.parent.mkdir()
+    place = LEADER if shares_folder else LEADER._replace(port=free_port())
+    if not shares_folder:
+        monkeypatch.setenv("FTUI_NODE_SECRET", "s" * 20)
+    refused = Run(tmp_path / "none" / "mine")
+    (tmp_path / "none").mkdir(exist_ok=True)
+    caught: list[FtuiError] = []
+
+    def refuse() -> None:
+        try:
+            with refusals_told(refused, place, said.append):
+                raise ProfileError("The profile is another one.", hint="--fork")
+        except FtuiError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=refuse)
+    thread.start()
+    keeper = Keeper(lambda: absent, OTHER._replace(port=place.port), 60.0, print, beat=BEAT, silence=SILENCE)
+    with pytest.raises(ProfileError, match="The profile is another one") as told:
+        look_until(keeper, lambda: False)
+    thread.join()
+    assert told.value.hint == "--fork" and told.value.exit_code == 30
+    assert [type(one) for one in caught] == [ProfileError] and "are told why" in said[0] and len(said) == 1
+    assert not list((tmp_path / "none").iterdir()), "nothing of it stays"
+
+
+def test_a_node_that_does_not_ask_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger on the port is told nothing, and node 1 never comes."""
+    said: list[str] = []
+    monkeypatch.setattr(refusals, "TELL_SECONDS", 0.2)
+    with pytest.raises(UsageError), refusals_told(run, LEADER, said.append):
+        raise UsageError("no")
+    assert said[1] == "node 0: node 1 did not ask."
+    with pytest.raises(UsageError), refusals_told(run, None, said.append):
+        raise UsageError("no")
+    monkeypatch.setattr(keep_nodes, "is_locked", lambda path: path == run.supervisor_lock)
+    with pytest.raises(UsageError), refusals_told(run, LEADER, said.append):
+        raise UsageError("its supervisor talks to them")
+    assert len(said) == 2
