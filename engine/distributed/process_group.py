@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ftui.errors import FtuiError, HardwareError, ProfileError, error_with
 from ftui.profile.schema import Profile
+from ftui.profile.serialize import fewer_processes
 from ftui.supervisor.engine_process import LISTENER, OWN_FOLDER, PLACE, RankLostError
 
 from ..system.device import Hardware, num_nvidia_gpus
@@ -306,13 +307,11 @@ def _check_devices(hardware: Hardware, size: int, local_size: int, profile: Prof
     there = num_nvidia_gpus() if kind == "cuda" else 1
     if kind != "cpu" and local_size > there:
         fewer = there * size // local_size
-        whole = " --set hardware.shard=none" if fewer == 1 and profile.hardware.shard != "none" else ""
-        if (group := profile.hardware.dp_shard_size) is not None and fewer % group:
-            whole += " --set hardware.dp_shard_size=none"
+        changes = "".join(f" --set {change}" for change in fewer_processes(profile, fewer))
         have = "one MPS device" if kind == "mps" else f"{there} GPU{'' if there == 1 else 's'}"
         raise HardwareError(
             f"hardware.num_processes is {size}, and this machine has {have}: each process needs one of its own.",
-            hint=f"`ftui resume {profile.run.name or 'NAME'} --set hardware.num_processes={fewer}{whole}` goes on with "
+            hint=f"`ftui resume {profile.run.name or 'NAME'}{changes}` goes on with "
             "what is here: the same run and effective batch.",
         )
 

@@ -143,6 +143,16 @@ def keep_batch(old: Profile, new: Profile) -> Profile:
     return kept
 
 
+def fewer_processes(profile: Profile, number: int) -> tuple[str, ...]:
+    """The overrides with which a run goes on with so many processes, fewer than it had."""
+    changes = [f"hardware.num_processes={number}"]
+    if number == 1 and profile.hardware.shard != "none":
+        changes.append("hardware.shard=none")
+    if (group := profile.hardware.dp_shard_size) is not None and number % group:
+        changes.append("hardware.dp_shard_size=none")
+    return tuple(changes)
+
+
 def fingerprint(profile: Profile) -> str:
     """SHA-256 over every key that affects the weights and does not have its default, paths left out.
 

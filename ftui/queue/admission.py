@@ -13,7 +13,7 @@ EMPTY = 0.95  # of a card's memory is free at least while nobody uses it
 class Slot:
     """A card, or the CPU as one: bytes of memory (0: hidden) and how many of them are free (`None`: hidden).
 
-    `is_taken`: a run of ftui has it. `has_others`: other processes compute on it.
+    `is_taken`: a run of ftui has it, `holder` by name where that is known. `has_others`: other processes compute on it.
     """
 
     card: str
@@ -23,6 +23,7 @@ class Slot:
     free: int | None = None
     is_taken: bool = False
     has_others: bool = False
+    holder: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,14 @@ def _too_few(need: Need, number: int) -> str:
     return f"needs {need.num_cards} cards; it may use {number} of this machine" if number else "no card it may use"
 
 
+def _who_has(holders: Sequence[str]) -> str:
+    """`: a and b have them`, the first two by name; "" where nobody is known."""
+    if not holders:
+        return ""
+    names = list(holders[:2]) if len(holders) < 3 else [holders[0], f"{len(holders) - 1} others"]
+    return f": {names[0]} has it" if len(names) == 1 else f": {' and '.join(names)} have them"
+
+
 def _why_waiting(need: Need, own: Sequence[Slot], num_ready: int, room: int) -> str:
     free = [slot for slot in own if not slot.is_taken]
     if need.num_cards > 1 and num_ready:
@@ -98,4 +107,6 @@ def _why_waiting(need: Need, own: Sequence[Slot], num_ready: int, room: int) -> 
         return "other processes are on the card"
     if free:
         return f"needs {size(room)} free"
-    return "waits for a card" if need.num_cards == 1 else f"waits for {need.num_cards} cards"
+    cards = "a card" if need.num_cards == 1 else f"{need.num_cards} cards"
+    holders = sorted({slot.holder for slot in own if slot.holder})
+    return f"waits for {cards}" + _who_has(holders)

@@ -1,8 +1,9 @@
 """The cards of this machine as a queue sees them, and what its runs ask of them."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
-from ftui.hardware.card_locks import card_id, is_taken
+from ftui.hardware.card_locks import card_id, find_holder, is_taken
 from ftui.hardware.detect import Device, available_memory, find_machine, list_visible
 from ftui.queue.admission import Admission, Need, Slot, choose
 from ftui.queue.waiting_runs import Entry, Kind
@@ -16,7 +17,7 @@ def find_devices() -> tuple[list[Device], list[Slot]]:
     cpu = card_id("cpu")
     free = available_memory()
     title = machine.cpu.card.title
-    slots.append(Slot(cpu, "cpu", title, machine.cpu.memory, free, is_taken(cpu)))
+    slots.append(_with_holder(Slot(cpu, "cpu", title, machine.cpu.memory, free, is_taken(cpu))))
     return devices, slots
 
 
@@ -24,7 +25,12 @@ def _slot(device: Device) -> Slot:
     kind: Kind = "mps" if device.card.kind == "mps" else "cuda"
     card = card_id(kind, device.uuid, device.index)
     has_others = bool(device.processes)
-    return Slot(card, kind, device.title, device.card.memory, device.free, is_taken(card), has_others)
+    return _with_holder(Slot(card, kind, device.title, device.card.memory, device.free, is_taken(card), has_others))
+
+
+def _with_holder(slot: Slot) -> Slot:
+    holder = find_holder(slot.card) if slot.is_taken else None
+    return slot if holder is None else replace(slot, holder=holder.name)
 
 
 def choose_starts(entries: Sequence[Entry]) -> Admission:

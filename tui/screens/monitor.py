@@ -211,14 +211,18 @@ class MonitorScreen(CanvasScreen[None]):
         self.run_worker(self._resume(), exclusive=True)
 
     async def _resume(self) -> None:
-        from ..state.launch_plan import LaunchOptions, carry_out, plan_launch  # pydantic, which watching does without
+        # with pydantic, which watching does without
+        from ..state.launch_plan import LaunchOptions, carry_out, fitting_options, plan_launch
 
-        def resume() -> str:
+        def resume() -> str | tuple[str, ...]:
+            """What was done; or, of a run with more processes than this machine has GPUs, what to change."""
             deadline = time.monotonic() + ENDING_SECONDS
             while is_running(read_status(self._run)) and time.monotonic() < deadline:
                 time.sleep(0.05)
             options = LaunchOptions(run=self._run)
             plan = plan_launch(options)
+            if plan.act == "resume" and (changes := fitting_options(options, plan).overrides):
+                return changes
             if plan.act in OUTCOMES:
                 carry_out(options, plan)
             return plan.act
@@ -230,8 +234,16 @@ class MonitorScreen(CanvasScreen[None]):
         except OSError as error:
             stage(self).complain(DiskError(f"{self._run.name} cannot be opened: {error}."))
         else:
+            if isinstance(act, tuple):
+                return self._propose(act)
             words = OUTCOMES.get(act, "has finished; n on the list of runs starts another one")
             stage(self).say(f"{self._run.name} {words}.", "good")
+
+    def _propose(self, changes: tuple[str, ...]) -> None:
+        from .resolved import ResolvedScreen
+
+        self.app.push_screen(ResolvedScreen(run=self._run, overrides=changes))
+        stage(self).say("Fewer GPUs here than the run had. enter goes on with these.")
 
     # -- what is shown
 

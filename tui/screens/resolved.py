@@ -44,7 +44,10 @@ COUNTING: Span = ("counting rows and tokens ...", "muted")
 
 
 class ResolvedScreen(ListScreen[None]):
-    """Of a `profile` or a `run`; `checkpoint` is the step of the run's to continue from, if not the newest."""
+    """Of a `profile` or a `run`; `checkpoint` is the step of the run's to continue from, if not the newest.
+
+    `overrides`: what is proposed to be different, which `u` takes back.
+    """
 
     HEADING = "what would be started"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -68,11 +71,13 @@ class ResolvedScreen(ListScreen[None]):
         run: Run | None = None,
         checkpoint: int | None = None,
         tier: str | None = None,
+        overrides: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
-        self.options = LaunchOptions(profile, run, checkpoint, tier=tier)
+        options = LaunchOptions(profile, run, checkpoint, tier=tier)
+        self.options = replace(options, overrides=overrides)
         self.plan: LaunchPlan | None = None
-        self._before: list[LaunchOptions] = []
+        self._before: list[LaunchOptions] = [options] if overrides else []
         self._problem: FtuiError | None = None
         self._verdict: Span | None = None  # on the card it would run on
         self._doing = ""

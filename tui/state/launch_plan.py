@@ -3,6 +3,7 @@
 It loads pydantic (0.1 s): the screens import it when somebody is about to start a run, not before.
 """
 
+import os
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Literal
 
 from ftui.errors import PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, ProfileError, UsageError
+from ftui.hardware.detect import find_machine
+from ftui.launch.claim_cards import device_kind
 from ftui.launch.fork import describe_epochs, find_origin, fork
 from ftui.launch.open_run import (
     decide,
@@ -25,13 +28,14 @@ from ftui.profile.consent import check_push_command, check_remote_code, check_re
 from ftui.profile.layers import ProfileLayer, ResolvedProfile, resolve
 from ftui.profile.origins import ValueOrigin
 from ftui.profile.schema import Profile
-from ftui.profile.serialize import keep_batch, weights_difference
+from ftui.profile.serialize import fewer_processes, keep_batch, weights_difference
 from ftui.profile.tiers import tier_layer
 from ftui.runs import checkpoint_folders
 from ftui.runs.describe import place
 from ftui.runs.run_folder import Run, check_name, runs_root
 from ftui.runs.state import has_begun, phase_word
 from ftui.runs.status import Status, is_running, read_status, run_is_running
+from ftui.supervisor.nodes.node_place import find_place
 from ftui.system.logind import kills_on_logout
 
 from ..drawing.wording import place as shown_path
@@ -154,6 +158,15 @@ def _resumed(options: LaunchOptions, run: Run, resolved: ResolvedProfile, begin:
     start = "it starts from its first step" if newest is None else f"it continues from checkpoint-{newest}"
     sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: {start}."
     return LaunchPlan("resume", run, kept, with_run_name(before, run.name), sentence, notes)
+
+
+def fitting_options(options: LaunchOptions, plan: LaunchPlan) -> LaunchOptions:
+    """The same where this machine has the GPUs of the run; else with as many processes as it has GPUs."""
+    hardware, machine = plan.resolved.profile.hardware, find_machine()
+    there, several = len(machine.cards), find_place(hardware.nodes, hardware.num_processes, os.environ)
+    if several or not 1 <= there < hardware.num_processes or device_kind(plan.resolved.profile, machine) != "cuda":
+        return options
+    return replace(options, overrides=(*options.overrides, *fewer_processes(plan.resolved.profile, there)))
 
 
 def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step: int | None) -> LaunchPlan:

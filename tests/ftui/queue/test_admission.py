@@ -80,6 +80,11 @@ def one(memory: int | None = GB, number: int = 1, **fields: object) -> Need:
     return dataclasses.replace(Need("one", "cuda", number, memory), **fields)  # type: ignore[arg-type]
 
 
+def held_by(names: str) -> list[Slot]:
+    pairs = zip((A, B, C), names, strict=True)
+    return [dataclasses.replace(card, is_taken=True, holder=name) for card, name in pairs]
+
+
 SMALL = Need("small", "cuda", 1, GB)
 
 
@@ -89,6 +94,15 @@ SMALL = Need("small", "cuda", 1, GB)
         ([one()], [A, B], {"one": ("A",)}, {}),
         ([one()], [dataclasses.replace(A, is_taken=True), B], {"one": ("B",)}, {}),
         ([one()], [dataclasses.replace(A, is_taken=True)], {}, {"one": "waits for a card"}),
+        ([one()], [dataclasses.replace(A, is_taken=True, holder="big")], {}, {"one": "waits for a card: big has it"}),
+        (
+            [one(number=3)], held_by("baa"),
+            {}, {"one": "waits for 3 cards: a and b have them"},
+        ),
+        (
+            [one(number=3)], held_by("bac"),
+            {}, {"one": "waits for 3 cards: a and 2 others have them"},
+        ),
         ([one()], [dataclasses.replace(A, has_others=True)], {}, {"one": "other processes are on the card"}),
         ([one()], [CPU], {}, {"one": "no card it may use"}),
         ([one(kind="cpu")], [A, CPU], {"one": ("cpu",)}, {}),

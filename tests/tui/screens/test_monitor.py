@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from ftui.tui.screens.help import HelpScreen
 from ftui.tui.screens.log import LogScreen
 from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.problem import ProblemScreen
+from ftui.tui.screens.resolved import ResolvedScreen
 from ftui.tui.screens.runs import RunsScreen
 from tests.support.replayed import replay, with_rewards, write_summaries
 from tests.support.shown_app import ShownApp, shown_app
@@ -272,6 +274,26 @@ def test_resume_goes_on_with_the_run(recorded: Recorded, monkeypatch: pytest.Mon
 
     watch(run, play)
     assert done == [(run, "resume")]
+
+
+def test_a_run_among_fewer_gpus_is_not_resumed_blindly(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page before a start shows what fits, and nothing is started before enter."""
+    run = recorded("full-parked")
+    monkeypatch.setattr(
+        "ftui.tui.state.launch_plan.fitting_options",
+        lambda options, plan: replace(options, overrides=("checkpoint.save_steps=7",)),
+    )
+    monkeypatch.setattr("ftui.tui.state.launch_plan.carry_out", lambda options, plan: pytest.fail("nobody said so"))
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press("r")
+        await shown.until(lambda: shown.shows(ResolvedScreen))
+        await shown.until(lambda: any("1 differs" in line for line in shown.lines()))
+        assert "Fewer GPUs here" in shown.lines()[-1]
+        await shown.press("escape")
+        assert shown.shows(MonitorScreen)
+
+    watch(run, play)
 
 
 def test_a_run_whose_processes_are_still_going_is_resumed_once_they_are_gone(

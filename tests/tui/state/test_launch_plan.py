@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,6 +26,7 @@ from ftui.tui.state.launch_plan import (
     LaunchPlan,
     carry_out,
     check_new_name,
+    fitting_options,
     plan_launch,
     split_overrides,
     with_overrides,
@@ -327,3 +329,35 @@ def test_a_logout_that_would_end_it_is_warned_of(path: Path, monkeypatch: pytest
     assert plan_launch(LaunchOptions(path)).notes == ("systemd ends everything",)
     with_profile(shelf.living(runs_root() / "mine"), path)
     assert plan_launch(LaunchOptions(path)).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("num_cards", "keys", "changes"),
+    [
+        (4, ("hardware.shard=all",), ()),
+        (0, (), ()),  # on a CPU
+        (2, (), ("hardware.num_processes=2",)),
+        (1, ("hardware.shard=all",), ("hardware.num_processes=1", "hardware.shard=none")),
+        (3, ("hardware.shard=all", "hardware.dp_shard_size=2"),
+         ("hardware.num_processes=3", "hardware.dp_shard_size=none")),
+    ],
+)  # fmt: skip
+def test_a_run_that_wakes_among_fewer_gpus_is_proposed_what_fits(
+    num_cards: int, keys: tuple[str, ...], changes: tuple[str, ...], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that is obeyed: the changed run can be planned."""
+    added = '\n[adapter]\nmethod = "lora"\n'
+    path.write_text(PROFILE + added)
+    run = with_profile(shelf.trained(runs_root() / "mine"), path)
+    run.profile.write_text(
+        to_toml(with_run_name(resolve(path, overrides=("hardware.num_processes=4", *keys)).profile, run.name))
+    )
+    shelf.tell(run.journal, RunStopped(step=12, reason="on request", exit_code=11))
+    machine = SimpleNamespace(cards=[SimpleNamespace(kind="cuda")] * num_cards)
+    machine.card = SimpleNamespace(kind="cuda" if num_cards else "cpu")
+    monkeypatch.setattr(launch_plan, "find_machine", lambda: machine)
+    plan = plan_launch(LaunchOptions(run=run))
+    fitting = fitting_options(LaunchOptions(run=run), plan)
+    assert (plan.act, fitting.overrides) == ("resume", changes)
+    again = plan_launch(fitting)
+    assert again.act == "resume" and fitting_options(fitting, again) == fitting
