@@ -23,7 +23,7 @@ INSTEAD = (
 )
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class ComparedCopies(msgspec.Struct, frozen=True):
     """What the program has found: how many pairs copy directly, and which of them arrive changed."""
 
     compared: int
@@ -61,7 +61,7 @@ def judge_copies(code: int | None, line: str) -> tuple[dict[str, str], list[str]
     if code < 0:
         return off, [f"a copy between the GPUs ended with {signal_name(-code)}: {INSTEAD}"]
     try:
-        found = msgspec.json.decode(line, type=Comparison)
+        found = msgspec.json.decode(line, type=ComparedCopies)
     except DAMAGED:
         return {}, [f"copies between the GPUs were not compared: {line or f'exit code {code}'}"]
     if not found.wrong:
