@@ -65,7 +65,8 @@ class OldLogProbs:
         if values is None:
             if not may_measure:
                 raise DataError(f"{path} is missing or damaged, and the model that it was measured with is gone.")
-            values = self._measure(batches, num_answers)
+            with self.events.within("scoring", "log-probabilities of the answers"):
+                values = self._measure(batches, num_answers)
             kept = values
             self.disk_wait.retry(lambda: write_values(path, kept, rollout_hash))
         ends = np.cumsum(values["lengths"])[:-1]
@@ -88,7 +89,7 @@ class OldLogProbs:
     ) -> Iterator[tuple[list[int], list[np.ndarray]]]:
         for answers, batch in batches.cut(part, size):
             self.control.poll(RequestLevel.SAVE)
-            self.events.progress(detail="log-probabilities of the answers")
+            self.events.progress()
 
             def measure(batch: Any = batch) -> np.ndarray:
                 with torch.no_grad(), uncompiled(self.profile.train), self.parts.autocast():

@@ -11,7 +11,7 @@ from ..models.model_parts import ModelParts
 from ..planning.mixing import reuse_of
 from ..rewards.run_rewards import open_run_rewards
 from ..rewards.score_with_model import load_scorers
-from ..runtime.control_flags import Control
+from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
 from ..system.train_state import TrainState
@@ -19,8 +19,10 @@ from ..training.generate import TextGenerator
 from ..training.prefetch import Prefetcher, StepSource
 from ..training.prepare import TrainingData
 from .answer_batches import AnswerBatches
+from .generating import AnswerGeneration
 from .old_log_probs import OldLogProbs
 from .rollout_maker import RolloutMaker
+from .scoring import AnswerScoring
 
 
 def step_source(
@@ -54,10 +56,17 @@ def rollouts_before_steps(
     if not isinstance(source, AnswerBatches):
         yield lambda step: None
         return
+
+    def look_around() -> None:
+        control.poll(RequestLevel.SAVE)
+        events.progress()
+
+    generation = AnswerGeneration(profile, data, state, generator, events)
     measured = OldLogProbs(run, profile, parts, control, events, disk_wait)
     scorers = load_scorers(profile, parts.hardware, lambda detail: events.progress(detail=detail), events.warn)
-    with open_run_rewards(run, profile.rewards, events.warn, scorers) as judge:
+    with open_run_rewards(run, profile.rewards, events.warn, scorers, look_around) as judge:
+        scoring = AnswerScoring(judge, control, events)
         maker = RolloutMaker(
-            run, profile, data, state, generator, judge, measured, source, control, events, disk_wait
+            run, profile, data, parts, state, generation, scoring, measured, source, control, events, disk_wait
         )  # fmt: skip
         yield maker.prepare

@@ -19,9 +19,14 @@ _ARGUMENTS = {"soft_punish_cache": "cache", "schema_file": "schema"}
 
 @contextmanager
 def open_run_rewards(
-    run: Run, section: RewardsSection, warn: Callable[[str], object], scorers: Mapping[str, Scorer]
+    run: Run,
+    section: RewardsSection,
+    warn: Callable[[str], object],
+    scorers: Mapping[str, Scorer],
+    while_waiting: Callable[[], None] = lambda: None,
 ) -> Iterator[Rewards]:
-    """What scores the answers of a run, for as long as a block takes. `scorers`: see `load_scorers`.
+    """What scores the answers of a run, for as long as a block takes. `scorers`: see `load_scorers`; `while_waiting`:
+    see `open_rewards`.
 
     Raises:
         RewardError: a function cannot be loaded, or nobody has consented to its file.
@@ -29,8 +34,9 @@ def open_run_rewards(
     specs = reward_specs(section, lambda path: read_allowed_code(path, run.read_facts().run_id))
     memory = 0 if section.memory_gib is None else int(section.memory_gib * (1 << 30))
     with open_rewards(
-        specs, log=run.rewards_log, warn=warn, scorers=scorers, seconds=section.timeout_seconds, memory=memory
-    ) as rewards:
+        specs, log=run.rewards_log, warn=warn, scorers=scorers, seconds=section.timeout_seconds, memory=memory,
+        while_waiting=while_waiting,
+    ) as rewards:  # fmt: skip
         yield rewards
 
 

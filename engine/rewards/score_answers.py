@@ -1,10 +1,12 @@
 """All rewards of a run together: each function is asked at the same time, and one that fails stands for none."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ftui.errors import RewardError
@@ -41,6 +43,11 @@ class Rewards:
         self.specs = list(specs)
         self._workers, self._scorers, self._warn = workers, scorers, warn
         self._failed = dict.fromkeys(workers, 0)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of the functions, their options and weights."""
+        return hashlib.sha256(msgspec.json.encode(self.specs)).hexdigest()
 
     def score(
         self,
@@ -122,6 +129,7 @@ def open_rewards(
     scorers: Mapping[str, Scorer] | None = None,
     seconds: float = SECONDS,
     memory: int = MEMORY,
+    while_waiting: Callable[[], None] = lambda: None,
 ) -> Iterator[Rewards]:
     """The rewards of a run: a worker for each function, started here, so that a broken one is known at once.
 
@@ -132,6 +140,7 @@ def open_rewards(
         scorers: by name, what judges in this process.
         seconds: how long a call may take.
         memory: bytes of address space of a worker.
+        while_waiting: called again and again while functions are at work; it may leave by an exception.
 
     Raises:
         RewardError: a function cannot be loaded.
@@ -139,7 +148,7 @@ def open_rewards(
     scorers = scorers or {}
     output = RewardLog(log)
     workers = {
-        spec.name: RewardWorker(spec, output, memory=memory, seconds=seconds)
+        spec.name: RewardWorker(spec, output, memory=memory, seconds=seconds, while_waiting=while_waiting)
         for spec in specs
         if spec.name not in scorers
     }

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,7 @@ from ftui.system.files import open_private, write_all
 from .reward_specs import AnswersToScore, Judgement, RewardSpec
 from .worker_program import LENGTH
 
+LOOK_SECONDS = 0.25  # how often whoever waits for a function looks around
 START_SECONDS = 120.0  # a person's file may import much
 LONGEST_LOG = 4 << 20  # bytes of rewards.log; as much again stands in rewards.log.1
 LONGEST_OUTPUT = 256 << 10  # bytes that one call may print
@@ -54,10 +55,19 @@ class RewardWorker:
     Args:
         memory: bytes of address space that it may have; 0 is no limit.
         seconds: how long a call may take.
+        while_waiting: called again and again while the function is at work; its own time does not count.
     """
 
-    def __init__(self, spec: RewardSpec, log: RewardLog, *, memory: int, seconds: float) -> None:
-        self.spec = spec
+    def __init__(
+        self,
+        spec: RewardSpec,
+        log: RewardLog,
+        *,
+        memory: int,
+        seconds: float,
+        while_waiting: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.spec, self._while_waiting = spec, while_waiting
         self._log, self._memory, self._seconds = log, memory, seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._connection: socket.socket | None = None
@@ -161,8 +171,16 @@ class RewardWorker:
     def _read(self, connection: socket.socket, size: int) -> bytes:
         data = bytearray()
         while len(data) < size:
-            connection.settimeout(max(self._deadline - time.monotonic(), 1e-3))
-            piece = connection.recv(size - len(data))
+            connection.settimeout(min(max(self._deadline - time.monotonic(), 1e-3), LOOK_SECONDS))
+            try:
+                piece = connection.recv(size - len(data))
+            except TimeoutError:
+                before = time.monotonic()
+                if before >= self._deadline:
+                    raise
+                self._while_waiting()
+                self._deadline += time.monotonic() - before
+                continue
             if not piece:
                 raise ConnectionError
             data += piece

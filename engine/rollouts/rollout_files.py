@@ -3,7 +3,7 @@
 The tensors come last, and name the hash of the texts: their own hash, which the journal has before a rollout is used,
 stands for both files. A rollout that is there was written whole; a resume reads it and generates nothing again. Before
 it is scored it is `NNNNNN.answers.safetensors` (and `.jsonl`), so that a crash while it is scored costs the scoring
-alone.
+alone; these go once the journal has the scored one.
 """
 
 import hashlib
@@ -54,11 +54,14 @@ def write_rollout(folder: Path, number: int, rollout: Rollout) -> str:
     path = _path(folder, number, is_scored=rollout.rewards is not None)
     replace_file(path.with_suffix(".jsonl"), texts, durable=True)
     replace_file(path, data, durable=True)
-    if rollout.rewards is not None:
-        answers = _path(folder, number, is_scored=False)
-        answers.unlink(missing_ok=True)
-        answers.with_suffix(".jsonl").unlink(missing_ok=True)
     return hashlib.sha256(data).hexdigest()
+
+
+def remove_answers(folder: Path, number: int) -> None:
+    """Remove the files of a rollout from before it was scored: it is, and its record is on the disk."""
+    answers = _path(folder, number, is_scored=False)
+    answers.unlink(missing_ok=True)
+    answers.with_suffix(".jsonl").unlink(missing_ok=True)
 
 
 def read_rollout(folder: Path, number: int, expected_hash: str, *, is_scored: bool = True) -> Rollout:

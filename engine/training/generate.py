@@ -71,11 +71,12 @@ class TextGenerator:
         sampling: Sampling | None = None,
         batch_size: int | None = None,
         on_smaller: Callable[[int], None] = lambda size: None,
+        progress: Callable[[], str] = lambda: "",
     ) -> Iterator[Iterator[FinishedAnswer]]:
         """A block with the answers to prompts, each as soon as it is finished; the model trains again after it.
 
         Greedily without `sampling`, as many at once as evaluations take without `batch_size`; `on_smaller` is that of
-        `answer_prompts`.
+        `answer_prompts`. `progress` says how far it is, for whoever watches.
 
         Raises:
             Shutdown: between two tokens.
@@ -85,7 +86,7 @@ class TextGenerator:
 
         def look_around() -> None:
             self.control.poll(RequestLevel.SAVE)
-            self.events.progress()
+            self.events.progress(detail=progress())
 
         model.eval()
         try:

@@ -63,6 +63,7 @@ def news(record: AnyRecord, state: RunState, *, live: bool, logging_steps: int) 
     lines = record_lines.event_lines(record)
     if live:
         return lines
+    lines += record_lines.rollout_lines(record, logging_steps)
     if isinstance(record, Step) and record_lines.is_due(record, state, logging_steps):
         return [*lines, describe.step_line(state)]
     return [*lines, *record_lines.phase_line(record)]

@@ -128,6 +128,7 @@ class Course:
             lines += record_lines.phase_line(record)
         self._phase = state.phase
         lines += record_lines.ending_lines(record, state)
+        lines += record_lines.rollout_lines(record, state.logging_steps or self._logging_steps)
         if self._is_cut:
             state = msgspec.structs.replace(state, tokens_ahead=None)
         lines += record_lines.step_lines(record, state, state.logging_steps or self._logging_steps)

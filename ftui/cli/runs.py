@@ -139,6 +139,8 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     yield "train loss", describe.loss_figures(state)[0]
     yield "eval loss", _eval_loss(state)
     yield from _measures(state)
+    if state.rollout is not None:
+        yield f"rollout {state.rollout.number}", describe.describe_rollout(state.rollout)
     yield "gradient norm", describe.format_value(state.grad_norm, "grad_norm", state.non_finite)
     yield "learning rate", units.rate(state.learning_rate)
     yield "tokens/s", units.count(state.tokens_per_second)

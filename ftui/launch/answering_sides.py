@@ -23,7 +23,7 @@ from ftui.runs.status import Status, is_running, read_status
 
 STILL_SECONDS = 60.0
 CONVERSATION = 4096  # tokens of what was said before, that keys and values are counted for
-TRAINS = ("training", "evaluating", "saving", "held")
+TRAINS = ("training", "generating", "scoring", "evaluating", "saving", "held")
 
 
 @dataclass(frozen=True)

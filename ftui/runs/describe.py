@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from ftui import units
 from ftui.measures import MEASURES
+from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.state import (
     RunState,
     disk_trouble,
@@ -20,8 +21,10 @@ def format_value(value: float | None, name: str, non_finite: list[str]) -> str:
     return "not finite" if value is None and name in non_finite else units.quantity(value)
 
 
-BESIDE_LOSS = ("rewards/accuracies", "rewards/margins", "kl")
+BESIDE_LOSS = ("rewards/accuracies", "rewards/margins", "reward", "completions/mean_length", "kl")
 """Measures that stand beside the loss of each step ..."""
+OF_ROLLOUTS = ("entropy", "completions/clipped_ratio")
+"""... beside those of a step on answers of the model, where there is room ..."""
 OF_EVALUATIONS = ("mean_token_accuracy", "perplexity", *BESIDE_LOSS, "exact_match", "rouge_l", "json_valid", "stopped")
 """... and of an evaluation."""
 
@@ -29,6 +32,10 @@ OF_EVALUATIONS = ("mean_token_accuracy", "perplexity", *BESIDE_LOSS, "exact_matc
 def write_measures(extras: Mapping[str, float | None], names: Iterable[str]) -> list[str]:
     """`accuracy 0.94`, `margin 1.20`: those of the measures that there are."""
     return [f"{MEASURES[name].short} {units.figure(extras[name])}" for name in names if name in extras]
+
+
+BETWEEN_STEPS = ("generating", "scoring", "evaluating", "saving", "held")
+"""Phases of a run in training in which it takes no step."""
 
 
 def loss_figures(state: RunState) -> tuple[str, str]:
@@ -44,7 +51,7 @@ def place(state: RunState) -> str:
 
 def progress(state: RunState) -> str:
     """The line that shows where a run is."""
-    return step_line(state) if state.phase in ("training", "evaluating", "saving", "held") else phase(state)
+    return step_line(state) if state.phase in ("training", *BETWEEN_STEPS) else phase(state)
 
 
 def step_line(state: RunState) -> str:
@@ -52,13 +59,14 @@ def step_line(state: RunState) -> str:
     parts = [place(state)]
     if state.step_time is not None:
         parts.append(f"train loss {loss_figures(state)[0]}")
-        parts += write_measures(state.extras, BESIDE_LOSS)
+        parts += write_measures(state.extras, (*BESIDE_LOSS, *(OF_ROLLOUTS if "reward" in state.extras else ())))
         parts.append(f"{units.count(state.tokens_per_second)} tokens/s")
     if state.memory is not None:
         parts.append(units.size(state.memory))
-    if state.phase in ("evaluating", "saving", "held"):
+    if state.phase in BETWEEN_STEPS:
         parts.append(phase(state))
-    elif eta := eta_seconds(state):  # none before the first step, 0 after the last
+    shows_eta = state.phase not in ("evaluating", "saving", "held")
+    if shows_eta and (eta := eta_seconds(state)):  # none before the first step, 0 after the last
         parts.append(f"ETA {units.duration(eta)}")
     return " · ".join(parts)
 
@@ -107,3 +115,12 @@ def history(state: RunState) -> str:
 def count_rows(number: int) -> str:
     """`1 row`, `4 rows`."""
     return f"{number} row" if number == 1 else f"{number} rows"
+
+
+def describe_rollout(rollout: RolloutMade) -> str:
+    """`64 answers · 8192 tokens in 14 s (580/s) · scored in 0.4 s · reward 0.31`."""
+    parts = [f"{rollout.num_answers} answers", f"{units.count(rollout.num_tokens)} tokens"]
+    if seconds := rollout.generation_seconds:
+        parts[-1] += f" in {units.duration(seconds)} ({units.count(rollout.num_tokens / seconds)}/s)"
+    scored = f"scored in {units.duration(rollout.scoring_seconds)}" if rollout.scoring_seconds else "made before"
+    return " · ".join([*parts, scored, f"reward {units.figure(rollout.reward)}"])

@@ -10,6 +10,7 @@ import msgspec
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.push_records import PushRecord
 from ftui.runs.records.record import Phase, Record, Reproducibility
+from ftui.runs.records.rollout_records import RolloutRecord
 from ftui.runs.records.signs_of_life import Beat, Telemetry
 from ftui.runs.records.supervisor_records import Adopted, EngineEnded, EngineStarted, Restarting, Stalled
 from ftui.system.process_id import Identity
@@ -258,7 +259,8 @@ class RunFailed(Record, frozen=True, tag="run_failed"):
 JournalRecord = (
     RunOpened | PhaseChanged | RunStarted | StageBegan | EvaluationDone | CheckpointSaved | CheckpointVerified
     | CheckpointTagged | CheckpointRemoved | CheckpointRejected | Sampled | Answered | ControlApplied
-    | ControlRefused | MicroBatchChanged | Warned | Noted | HealthAlarm | RunFinished | RunStopped | RunFailed
+    | ControlRefused | MicroBatchChanged | Warned | Noted | HealthAlarm | RolloutRecord | RunFinished | RunStopped
+    | RunFailed
 )  # fmt: skip
 
 

@@ -7,10 +7,7 @@ fold therefore gives the same state for every interleaving: what belongs to one 
 from msgspec.structs import replace
 
 from ftui import units
-from ftui.errors import (
-    PARKED,
-    DiskError,
-)
+from ftui.errors import PARKED, DiskError
 from ftui.runs.events import (
     Answered,
     AnyRecord,
@@ -37,6 +34,7 @@ from ftui.runs.records.engine_end import explain_end
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed, PushRecord
 from ftui.runs.records.record import Phase
+from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.records.supervisor_records import Adopted, EngineEnded, EngineStarted, Restarting, Stalled
 from ftui.runs.state import (
     Alarm,
@@ -109,6 +107,8 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
             return with_pause(state, record.time - record.seconds, record.time)
         case Warned():
             return replace(state, warning=record.message)
+        case RolloutMade():
+            return replace(state, rollout=record)
         case HealthAlarm():
             return _with_alarm(state, record)
         case Stalled():

@@ -8,6 +8,7 @@ import msgspec
 from ftui.errors import STOPPED, DiskError, DiskFullError
 from ftui.runs.events import RankSeconds
 from ftui.runs.records.record import Phase, Reproducibility
+from ftui.runs.records.rollout_records import RolloutMade
 from ftui.system.process_id import Identity, is_alive
 
 PAUSES_KEPT = 64
@@ -162,6 +163,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     samples_after: list[SampleAnswer] = []
     pushes: list[Push] = []
     """The newest few, oldest first; one for each target and each thing that was pushed."""
+    rollout: RolloutMade | None = None
+    """The newest of this attempt: what its steps train on (stage grpo)."""
     warning: str = ""
     alarms: list[Alarm] = []
     """The newest few of this attempt, oldest first."""

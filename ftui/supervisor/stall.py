@@ -17,7 +17,7 @@ TIMES_THE_MEDIAN = 20
 FEWEST_INTERVALS = 5
 INTERVALS_KEPT = 101
 LONGEST_LOOK = 2.0  # ticks: more time between two looks was spent asleep
-UNEVEN: frozenset[Phase] = frozenset({"starting", "preparing", "loading", "saving"})
+UNEVEN: frozenset[Phase] = frozenset({"starting", "preparing", "loading", "scoring", "saving"})
 """Phases in which one unit of work says nothing about the next."""
 
 

@@ -20,12 +20,15 @@ GAP = 2
 WIDE = 22  # columns from which names are written out
 NARROWEST = 13
 STYLES = {
-    "rewards/accuracies": "good", "rewards/margins": "loss", "kl": "pink", "nll_loss": "eval", "rewards/chosen": "eval",
-    "rewards/rejected": "violet", "mean_token_accuracy": "good",
+    "reward": "good", "completions/mean_length": "loss", "rewards/accuracies": "good", "rewards/margins": "loss",
+    "kl": "pink", "nll_loss": "eval", "entropy": "eval", "completions/clipped_ratio": "violet",
+    "rewards/chosen": "eval", "rewards/rejected": "violet", "mean_token_accuracy": "good",
 }  # fmt: skip
 """Measures of stages that have a tile, with its style: those that matter most first."""
 NUM_FIRST = 3
 """Of stages that compare answers, so many stand before the machine's; the others come last, where there is room."""
+NUM_FIRST_OF_SAMPLED = 5
+"""Of stages that learn from a reward: what says whether it is still the one that was meant."""
 
 
 class Tile(msgspec.Struct, frozen=True):
@@ -43,7 +46,9 @@ def tiles(frame: Frame, state: RunState, curves: Curves, samples: Sequence[Telem
     """Three lines: as many tiles as there is room for."""
     gpu = _card(samples[-1]) if samples else None
     measures = [name for name in STYLES if name in state.extras]
-    first = [name for name in measures if name != "mean_token_accuracy"][:NUM_FIRST]
+    first = [name for name in measures if name != "mean_token_accuracy"][
+        : NUM_FIRST_OF_SAMPLED if "reward" in state.extras else NUM_FIRST
+    ]
     number = 4 + (gpu is not None) + (state.ranks is not None) + len(measures)
     width = max(NARROWEST, (frame.width - 2 - GAP * (number - 1)) // number)
     number = min(number, max(1, (frame.width - 2 + GAP) // (width + GAP)))

@@ -8,9 +8,9 @@ from ftui.runs.state import RunState, disk_trouble, phase_word
 from ftui.runs.status import Status
 
 PHASE_STYLES = {
-    "training": "good", "evaluating": "eval", "saving": "loss", "loading": "loss", "preparing": "loss",
-    "starting": "loss", "queued": "muted", "held": "warn", "parked": "violet", "finished": "good", "stopped": "muted",
-    "failed": "bad", "lost": "bad",
+    "training": "good", "generating": "good", "scoring": "good", "evaluating": "eval", "saving": "loss",
+    "loading": "loss", "preparing": "loss", "starting": "loss", "queued": "muted", "held": "warn", "parked": "violet",
+    "finished": "good", "stopped": "muted", "failed": "bad", "lost": "bad",
 }  # fmt: skip
 
 

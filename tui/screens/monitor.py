@@ -21,7 +21,16 @@ from ftui.runs.send_request import REQUESTS, end_push, parse_setting
 from ftui.runs.state import ended_badly, phase_word
 from ftui.runs.status import is_running, only_pushes, read_status
 
-from ..drawing.charts.loss_chart import ChartSettings, Scale, change_measure, change_smoothing, chart, pan, zoom
+from ..drawing.charts.loss_chart import (
+    ChartSettings,
+    Scale,
+    change_measure,
+    change_smoothing,
+    chart,
+    first_measure,
+    pan,
+    zoom,
+)
 from ..drawing.header import header
 from ..drawing.panes import Shows, next_pane, pane
 from ..drawing.rank_lines import has_ranks, rank_lines
@@ -104,6 +113,7 @@ class MonitorScreen(CanvasScreen[None]):
         super().__init__()
         self._run = run
         self.settings = ChartSettings()
+        self._has_measure = False
         self._scale = Scale()
         self._fine: Curves | None = None
         self._shows: Shows = "events"
@@ -140,8 +150,10 @@ class MonitorScreen(CanvasScreen[None]):
         self.show(header=lambda frame: header(frame, view.run.name, status, view.card, view.clock()))
 
     def draw(self) -> None:
-        view, settings = self.run_view, self.settings
-        state, curves = view.state, view.curves
+        view, state, curves = self.run_view, self.run_view.state, self.run_view.curves
+        if state.extras and not self._has_measure:
+            self._has_measure, self.settings = True, replace(self.settings, measure=first_measure(state))
+        settings = self.settings
         events, lines, request = view.history.events, view.log.lines, view.requests.newest
         ranks = partial(rank_lines, ranks=state.ranks, machines=view.machine.machines)
         self._draw_header()

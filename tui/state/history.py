@@ -189,7 +189,11 @@ def event_texts(record: AnyRecord) -> list[str]:
         case Step():
             return []
         case PhaseChanged():
-            return [] if record.phase in ("evaluating", "saving") else record_lines.phase_line(record)
+            return (
+                []
+                if record.phase in ("generating", "scoring", "evaluating", "saving")
+                else record_lines.phase_line(record)
+            )
         case RunFailed():
             word = "parked" if record.exit_code == DiskError.exit_code else "failed"
             return record_lines.lines_of(f"{word}: {record.message}")

@@ -7,8 +7,8 @@ import msgspec
 FORM = 1
 
 Phase = Literal[
-    "queued", "starting", "preparing", "loading", "training", "evaluating", "saving", "held", "parked", "finished",
-    "stopped", "failed", "lost",
+    "queued", "starting", "preparing", "loading", "training", "generating", "scoring", "evaluating", "saving", "held",
+    "parked", "finished", "stopped", "failed", "lost",
 ]  # fmt: skip
 Reproducibility = Literal["EXACT", "SAME STATE", "NOT EXACT"]
 

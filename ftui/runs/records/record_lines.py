@@ -1,7 +1,15 @@
 """The records of a run in plain lines: pure functions, all foreign text through `shown`."""
 
 from ftui import units
-from ftui.runs.describe import BESIDE_LOSS, OF_EVALUATIONS, count_rows, format_value, place, write_measures
+from ftui.runs.describe import (
+    BESIDE_LOSS,
+    OF_EVALUATIONS,
+    count_rows,
+    describe_rollout,
+    format_value,
+    place,
+    write_measures,
+)
 from ftui.runs.events import (
     Answered,
     AnyRecord,
@@ -25,6 +33,7 @@ from ftui.runs.events import (
 )
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed
+from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.records.supervisor_records import Adopted, EngineEnded, Restarting, Stalled
 from ftui.runs.state import (
     RunState,
@@ -101,6 +110,13 @@ def step_lines(record: AnyRecord, state: RunState, logging_steps: int) -> list[s
     if eta := eta_seconds(state):  # none before the second step, 0 after the last
         parts.append(f"ETA {units.duration(eta)}")
     return [" ".join(parts)]
+
+
+def rollout_lines(record: AnyRecord, logging_steps: int) -> list[str]:
+    """The line of a rollout that is due in a log: one that the step after a multiple of `logging_steps` trains on."""
+    if not isinstance(record, RolloutMade) or record.step % logging_steps:
+        return []
+    return [f"rollout {record.number}: {describe_rollout(record)}"]
 
 
 def ending_lines(record: AnyRecord, state: RunState) -> list[str]:
@@ -200,8 +216,8 @@ def _plan(record: RunStarted) -> list[str]:
 
 
 def phase_line(record: AnyRecord) -> list[str]:
-    """A change of phase, where no progress line shows it; training shows by its steps."""
-    if not isinstance(record, PhaseChanged) or record.phase == "training":
+    """A change of phase, where no progress line shows it; training shows by its steps, and by `rollout_lines`."""
+    if not isinstance(record, PhaseChanged) or record.phase in ("training", "generating", "scoring"):
         return []
     word = phase_word(record.phase)
     return [f"{word} · {shown(record.detail)}" if record.detail else word]

@@ -39,6 +39,8 @@ def grpo(model: Path, rows: Path, /, **sections: dict[str, Any]) -> Profile:
 class LetterCounter:
     """Rewards the share of a letter in an answer."""
 
+    fingerprint = "letters"
+
     def __init__(self) -> None:
         self.calls: list[dict[str, Any]] = []
 

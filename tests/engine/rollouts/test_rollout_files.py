@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ftui.engine.rewards.reward_table import reward_table
 from ftui.engine.rollouts import rollout_files
 from ftui.engine.rollouts.rollout import Rollout
-from ftui.engine.rollouts.rollout_files import read_rollout, write_rollout
+from ftui.engine.rollouts.rollout_files import read_rollout, remove_answers, write_rollout
 from ftui.errors import DataError
 from ftui.system.files import replace_file
 

@@ -264,6 +264,11 @@ def measures_drawn(curves: Curves) -> list[str]:
     return [name for name in MEASURES if name == "loss" or name in there]
 
 
+def first_measure(state: RunState) -> str:
+    """What is drawn until another one is chosen: the loss on a model's own answers says nothing, their reward does."""
+    return "reward" if "reward" in state.extras else "loss"
+
+
 def change_measure(settings: ChartSettings, curves: Curves, by: int) -> ChartSettings:
     """The measure that is so many further."""
     names = measures_drawn(curves)

@@ -1,0 +1,56 @@
+"""The second phase of a step on answers: whoever judges them gives their rewards."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ftui.errors import RewardError
+
+from ..rewards.reward_table import RewardTable
+from ..rollouts.rollout import Rollout
+from ..runtime.control_flags import Control
+from ..runtime.event_writer import EventWriter
+from .asked_rows import AskedRow, as_columns
+from .generating import texts_of
+
+
+class AnswerJudge(Protocol):
+    """What gives rewards (engine/rewards/)."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What stands for the functions: others, or others' weights, have another one."""
+        ...
+
+    def score(
+        self, prompts: list[Any], completions: list[Any], completion_ids: list[list[int]], columns: dict[str, list[Any]]
+    ) -> RewardTable:
+        """Raises `RewardError`; the same answers can be given again."""
+        ...
+
+
+@dataclass(eq=False)
+class AnswerScoring:
+    """Has the answers of a rollout scored."""
+
+    judge: AnswerJudge
+    control: Control
+    events: EventWriter
+
+    def score(self, rollout: Rollout, asked: Sequence[AskedRow]) -> RewardTable:
+        """The rewards; where a function is broken the run is paused, and tries again when somebody continues it.
+
+        Raises:
+            Shutdown: the run is to end, while a function is at work or broken.
+        """
+        completions = texts_of(rollout, asked)
+        ids = [one.tolist() for one in rollout.completion_ids]
+        prompts = [row.prompt for row in asked for _ in range(rollout.group_size)]
+        columns = as_columns(asked, rollout.group_size)
+        while True:
+            try:
+                with self.events.within("scoring", f"{len(ids)} answers"):
+                    return self.judge.score(prompts, completions, ids, columns)
+            except RewardError as error:
+                self.events.leave()
+                self.control.pause(f"{error.message} {error.hint}")
