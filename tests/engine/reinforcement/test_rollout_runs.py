@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from ftui.engine.reinforcement.generating import AnswerGeneration
 from ftui.engine.rewards.reward_table import RewardTable
 from ftui.engine.runtime.control_flags import Control
 from ftui.engine.training.step import StepRunner
 from ftui.errors import DataError, RewardError
 from ftui.profile.schema import Profile
 from ftui.runs.events import PhaseChanged, Step
+from ftui.runs.records.rollout_records import AnswersGenerated, RolloutMade
 from ftui.runs.run_folder import Run
 from tests.support.attempts import Killed, attempt, killed_attempt, records
 from tests.support.tiny import make_profile, write_rows
@@ -142,6 +144,38 @@ def test_a_run_that_was_killed_is_the_same_run(
 
 def die(*_: Any) -> Any:
     raise Killed
+
+
+@pytest.mark.slow
+def test_what_the_journal_has_is_not_made_again(
+    model_folder: Path, rows: Path, tmp_path: Path, judge: LetterCounter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill while answers are scored costs the scoring, one in the step nothing; other weights make their own."""
+    profile, run = grpo(model_folder, rows, train={"max_steps": 1}), Run(tmp_path / "run")
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(judge, "score", die)
+        attempt(run, profile)
+    [generated] = records(run, AnswersGenerated)
+    assert generated.num_answers == 8 and generated.num_tokens > 8 and generated.seconds > 0
+    with monkeypatch.context() as patched:
+        patched.setattr(AnswerGeneration, "generate", die)
+        killed_attempt(run, profile, 0, monkeypatch, 2)
+        [made] = records(run, RolloutMade)
+        assert made.generation_seconds == 0 < made.scoring_seconds and len(judge.calls) == 1
+        assert not list(run.rollouts.glob("*.answers.*")), "they are scored, and that is in the journal"
+        patched.setattr("ftui.engine.reinforcement.rollout_maker.weights_mark", lambda model: "others")
+        with pytest.raises(Killed):
+            attempt(run, profile, 3)
+    assert attempt(run, profile, 4) == 0 and len(judge.calls) == 1
+    assert [record.hash for record in records(run, RolloutMade)] == [made.hash] * 2
+    assert [phase for phase in phases(run, 1) if phase in OF_ANSWERS] == ["generating", "scoring"]
+
+
+OF_ANSWERS = ("generating", "scoring")
+
+
+def phases(run: Run, number: int) -> list[str]:
+    return [record.phase for record in records(run, PhaseChanged) if record.attempt == number]
 
 
 def test_the_first_ratios_are_1_whatever_the_steps_share(

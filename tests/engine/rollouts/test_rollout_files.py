@@ -113,6 +113,7 @@ def test_answers_stay_until_their_scores_are_on_the_disk(tmp_path: Path, monkeyp
         monkeypatch.setattr(rollout_files, "replace_file", real)
         assert_same(read_rollout(folder, 1, unscored, is_scored=False), a_rollout(scored=False))
     wanted = write_rollout(folder, 1, a_rollout())
+    remove_answers(folder, 1)
     assert {path.name for path in folder.iterdir()} == {"000001.safetensors", "000001.jsonl"}
     assert_same(read_rollout(folder, 1, wanted), a_rollout())
 
