@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # loaded below the first picture, or by nobody
     from textual.screen import Screen
 
     from ftui.launch.prompt_file import Question
+    from ftui.sweep.sweep_files import SweepFiles
 
 ENTER, LEAVE = "\x1b[?1049h\x1b[2J\x1b[H", "\x1b[?1049l"
 
@@ -53,6 +54,18 @@ def open_answers(question: "Question") -> int:
         from .screens.answers import AnswersScreen
 
         return AnswersScreen(question)
+
+    return open_screens(first=first)
+
+
+def open_sweep(files: "SweepFiles | None") -> int:
+    """Show one sweep, or the list of all; returns the exit code."""
+
+    def first() -> "Screen[None]":
+        from .screens.many.sweep import SweepScreen
+        from .screens.many.sweeps import SweepsScreen
+
+        return SweepsScreen() if files is None else SweepScreen(files)
 
     return open_screens(first=first)
 

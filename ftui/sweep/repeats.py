@@ -68,10 +68,15 @@ def is_no_difference(one: RepeatedTrial, other: RepeatedTrial) -> bool:
     return abs(one.mean - other.mean) <= DEVIATIONS * pooled
 
 
+def verdict(one: RepeatedTrial, best: RepeatedTrial) -> str:
+    """Whether a trial that was repeated differs from the best one."""
+    return "best" if one is best else "no difference" if is_no_difference(one, best) else "worse"
+
+
 def repeat_lines(names: Sequence[str], repeated: Sequence[RepeatedTrial]) -> list[str]:
     """Mean and deviation of each, and whether it differs from the best."""
     lines = []
     for name, one in zip(names, repeated, strict=True):
-        verdict = "best" if one is repeated[0] else "no difference" if is_no_difference(one, repeated[0]) else "worse"
-        lines.append(f"{name}: {one.mean:.5g} ± {one.deviation:.2g} over {len(one.values)} seeds: {verdict}")
+        what = verdict(one, repeated[0])
+        lines.append(f"{name}: {one.mean:.5g} ± {one.deviation:.2g} over {len(one.values)} seeds: {what}")
     return lines

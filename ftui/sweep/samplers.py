@@ -139,13 +139,12 @@ def _as_pruned(question: SearchQuestion, asked: AskedTrial) -> dict[str, Any]:
 
 def _ask_optuna(question: SearchQuestion, sampler: Any, told: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     optuna = optuna_library()
-    distributions = {dimension.key: _distribution(dimension) for dimension in question.space}
+    distributions = {dimension.key: as_distribution(dimension) for dimension in question.space}
     direction = "maximize" if question.ladder.greater_is_better else "minimize"
     study = optuna.create_study(sampler=sampler, direction=direction)
     for one in told:
-        params = {d.key: d.index(one["point"][d.key]) if isinstance(d, ValueList) else one["point"][d.key]
-                  for d in question.space}  # fmt: skip
         state = "COMPLETE" if "value" in one else "PRUNED" if "intermediate" in one else "RUNNING"
+        params = as_parameters(question.space, one["point"])
         study.add_trial(
             optuna.trial.create_trial(
                 state=optuna.trial.TrialState[state], value=one.get("value"), params=params,
@@ -157,7 +156,13 @@ def _ask_optuna(question: SearchQuestion, sampler: Any, told: Sequence[Mapping[s
             for d in question.space}  # fmt: skip
 
 
-def _distribution(dimension: Dimension) -> Any:
+def as_parameters(space: Sequence[Dimension], point: Mapping[str, Any]) -> dict[str, Any]:
+    """A point as Optuna has it, for `as_distribution`."""
+    return {d.key: d.index(point[d.key]) if isinstance(d, ValueList) else point[d.key] for d in space}
+
+
+def as_distribution(dimension: Dimension) -> Any:
+    """A key as Optuna has it; of a list it knows the places only, as a value may be anything."""
     distributions = _library("optuna.distributions")
     if isinstance(dimension, ValueList):
         return distributions.CategoricalDistribution(tuple(range(len(dimension.values))))

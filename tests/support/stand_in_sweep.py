@@ -28,17 +28,23 @@ def act_as_engine(folder: Path) -> None:
     with open(folder.parent / "engines", "a") as file:  # one write
         file.write(json.dumps([folder.name, step]) + "\n")
     loss = loss_at(profile["train"]["learning_rate"], profile["adapter"]["r"], step)
+    attempt, token = int(os.environ["FTUI_ATTEMPT"]), os.environ["FTUI_TOKEN"]
+    note_rung(folder, step, loss, is_end=step == end, attempt=attempt, token=token)
+    sys.exit(11 if step < end else 0)
+
+
+def note_rung(folder: Path, step: int, loss: float, *, is_end: bool, attempt: int = 1, token: str = "t") -> None:
+    """What an engine writes that comes to a rung, or to the end."""
     evaluation = {"kind": "evaluation_done", "step": step, "epoch": 1.0, "loss": loss, "num_target_tokens": 1,
-                  "seconds": 0.1, "best": False, "requested": step < end}  # fmt: skip
+                  "seconds": 0.1, "best": False, "requested": not is_end}  # fmt: skip
     ending = (
-        {"kind": "run_stopped", "step": step, "reason": "rung", "exit_code": 11}
-        if step < end
-        else {"kind": "run_finished", "step": step, "reason": "", "final": "final"}
+        {"kind": "run_finished", "step": step, "reason": "", "final": "final"}
+        if is_end
+        else {"kind": "run_stopped", "step": step, "reason": "rung", "exit_code": 11}
     )
-    stamp = {"v": 1, "time": time.time(), "attempt": int(os.environ["FTUI_ATTEMPT"]), "token": os.environ["FTUI_TOKEN"]}
+    stamp = {"v": 1, "time": time.time(), "attempt": attempt, "token": token}
     with open(folder / "journal.jsonl", "a") as file:
         file.write("".join(json.dumps(line | stamp) + "\n" for line in (evaluation, ending)))
-    sys.exit(11 if step < end else 0)
 
 
 def main(part: str, arguments: list[str]) -> int:

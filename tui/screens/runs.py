@@ -28,6 +28,7 @@ class RunsScreen(ListScreen[None]):
         Binding("enter", "open", "open", tooltip="Watch this run", id="open"),
         Binding("n", "start", "new", tooltip="Start a run, or resume one", id="new"),
         Binding("w", "queue", "queue", tooltip="The runs that wait for a card", id="queue"),
+        Binding("s", "sweeps", "sweeps", tooltip="Searches for values, and their trials", id="sweeps"),
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
         Binding("t", "talk", "talk", tooltip="Talk with what this run has trained", id="talk"),
         Binding("e", "after", "export", tooltip="Evaluate, merge, export or push what it has trained", id="after"),
@@ -88,6 +89,11 @@ class RunsScreen(ListScreen[None]):
         from .many.queue import QueueScreen
 
         self.app.push_screen(QueueScreen())
+
+    def action_sweeps(self) -> None:
+        from .many.sweeps import SweepsScreen
+
+        self.app.push_screen(SweepsScreen())
 
     def action_mark(self) -> None:
         """Mark the run or take its mark away, and go on to the next."""

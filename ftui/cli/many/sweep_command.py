@@ -9,22 +9,31 @@ from contextlib import closing
 from pathlib import Path
 
 from ftui import units
-from ftui.cli.terminal import LiveOutput, table
+from ftui.cli.terminal import LiveOutput, has_screen, table
 from ftui.errors import UsageError
 from ftui.queue.queue_files import QueueFiles
 from ftui.sweep.forecast import Forecast
 from ftui.sweep.import_sweep import import_sweep
 from ftui.sweep.repeats import repeat_lines, repeated_trials
-from ftui.sweep.results.hand_over import best_profile, export_optuna
-from ftui.sweep.results.sweep_results import ResultRow, SweepView, as_plain, csv_of, keys_of, view_sweep
+from ftui.sweep.results.hand_over import best_profile, export_optuna, write_best
+from ftui.sweep.results.sweep_results import (
+    ResultRow,
+    SweepView,
+    as_plain,
+    csv_of,
+    keys_of,
+    list_sweeps,
+    value_text,
+    view_sweep,
+)
 from ftui.sweep.samplers import check_library
 from ftui.sweep.start_sweep import SweepCandidate, create_sweep, find_sweep_candidate
 from ftui.sweep.stop_sweep import continue_sweep, pause_sweep, stop_sweep
-from ftui.sweep.sweep_files import SweepFiles, SweepState, all_sweeps, find_sweep
+from ftui.sweep.sweep_files import SweepFiles, SweepState, find_sweep
 from ftui.sweep.sweep_plan import SweepPlan
 from ftui.sweep.wake_sweeps import wake
 from ftui.system.files import replace_file
-from ftui.text import escape_document, shown, toml_value
+from ftui.text import complaint, escape_document, shown, toml_value
 
 FOLLOW_SECONDS = 1.0
 HEADINGS = ("sweep", "trials", "finished", "best", "standing")
@@ -180,23 +189,39 @@ def best_lines(view: SweepView) -> list[str]:
 
 def print_sweeps(as_json: bool = False) -> int:
     """`ftui sweep list`."""
-    views = [view_sweep(files) for files in all_sweeps()]
+    sweeps = list_sweeps()
     if as_json:
-        print(escape_document(json.dumps([as_plain(view) for view in views], indent=2)))
+        plain = [
+            {"sweep": one.files.name, "folder": str(one.files.folder), "problem": one.problem}
+            if one.view is None else as_plain(one.view) for one in sweeps
+        ]  # fmt: skip
+        print(escape_document(json.dumps(plain, indent=2)))
         return 0
-    rows = [_sweep_row(view) for view in views]
+    rows = [_sweep_row(one.view) for one in sweeps if one.view is not None]
+    for one in sweeps:
+        if one.view is None:
+            print(complaint(f"The sweep {shown(one.files.name)} cannot be read: {one.problem}"), file=sys.stderr)
     if rows:
         print("\n".join(table([HEADINGS, *rows], (1, 2, 3), width=shutil.get_terminal_size().columns)))
-    else:
+    elif not sweeps:
         print("There is no sweep. `ftui sweep FILE` starts one; docs/sweep.md has an example.")
     return 0
 
 
 def _sweep_row(view: SweepView) -> tuple[str, ...]:
-    finished = sum(view.ladder.top in trial.results for trial in view.state.searched)
     best = "" if view.best is None or view.best.value is None else f"{view.best.value:.5g}"
     number = f"{len(view.state.searched)}/{view.plan.trials}"
-    return (shown(view.files.name), number, str(finished), best, shown(view.standing))
+    return (shown(view.files.name), number, str(view.num_finished), best, shown(view.standing))
+
+
+def show(name: str | None = None) -> int:
+    """`ftui sweep show [SWEEP]`: the screen; where there is no terminal to draw on, the results as lines."""
+    files = None if name is None else find_sweep(name)
+    if not has_screen():
+        return print_sweeps() if name is None else print_results(name)
+    from ftui.tui.open_screens import open_sweep
+
+    return open_sweep(files)
 
 
 def print_results(name: str, as_csv: bool = False, as_json: bool = False, optuna_file: Path | None = None) -> int:
@@ -228,16 +253,12 @@ def print_results(name: str, as_csv: bool = False, as_json: bool = False, optuna
 
 
 def _result_row(row: ResultRow, keys: Sequence[str]) -> tuple[str, ...]:
-    values = [_cell(row.trial.values.get(key)) for key in keys]
+    values = [value_text(row.trial.values.get(key)) for key in keys]
     value = "" if row.value is None else f"{row.value:.5g}"
     return (
         str(row.rank or ""), shown(row.run), *values, "" if row.step is None else str(row.step), value,
         shown(row.standing),
     )  # fmt: skip
-
-
-def _cell(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else shown("" if value is None else str(value))
 
 
 def print_best(name: str, out: Path | None = None) -> int:
@@ -246,13 +267,11 @@ def print_best(name: str, out: Path | None = None) -> int:
     Raises:
         UsageError: no trial has a value yet, or there is a file at `out`.
     """
-    text = best_profile(view_sweep(find_sweep(name)))
+    view = view_sweep(find_sweep(name))
     if out is None:
-        print(escape_document(text), end="")
+        print(escape_document(best_profile(view)), end="")
         return 0
-    if out.exists():
-        raise UsageError(f"{out} exists.", hint="Name a file that does not.")
-    replace_file(out, text.encode())
+    write_best(view, out)
     print(f"{out}: ftui run {out}")
     return 0
 

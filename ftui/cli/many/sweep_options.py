@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ftui.cli.options.command_parser import Parser, Verbs, add_allow_option, add_command, add_json_option
 
-COMMANDS = ("start", "list", "results", "best", "import", "pause", "stop", "continue")
+COMMANDS = ("start", "list", "show", "results", "best", "import", "pause", "stop", "continue")
 
 
 def add_sweep(verbs: Verbs) -> None:
@@ -19,6 +19,8 @@ def add_sweep(verbs: Verbs) -> None:
     add_allow_option(starting)
     listing = _add(own, "list", "list the sweeps", "print_sweeps")
     add_json_option(listing)
+    showing = _add(own, "show", "watch a sweep: trials, rungs, curves, coordinates, importance", "show")
+    showing.add_argument("name", metavar="SWEEP", nargs="?", help="otherwise the list of all")
     results = _add(own, "results", "show the trials of a sweep, the best first", "print_results")
     results.add_argument("name", metavar="SWEEP")
     results.add_argument("--csv", action="store_true", dest="as_csv", help="as CSV, with the metric at each rung")

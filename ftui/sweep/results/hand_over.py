@@ -10,6 +10,8 @@ from ftui.sweep.results.sweep_results import SweepView
 from ftui.sweep.samplers import optuna_library
 from ftui.sweep.space import Dimension, ValueList
 from ftui.sweep.sweep_files import Trial
+from ftui.system.files import replace_file
+from ftui.system.volume import disk_error
 from ftui.text import shown
 
 
@@ -40,6 +42,22 @@ def best_profile(view: SweepView) -> str:
         f"# What has no comment is as in {shown(view.plan.profile)}.",
     ]
     return "\n".join([*head, "", tomlkit.dumps(document)])
+
+
+def write_best(view: SweepView, path: Path) -> None:
+    """Write that profile into a new file.
+
+    Raises:
+        UsageError: no trial has a value yet, or there is something at `path`.
+        DiskError: it cannot be written.
+    """
+    text = best_profile(view)
+    if path.exists():
+        raise UsageError(f"{path} exists.", hint="Name a file that does not.")
+    try:
+        replace_file(path, text.encode())
+    except OSError as error:
+        raise disk_error(error, f"{path} cannot be written", path.absolute().parent) from error
 
 
 def _set(document: Any, key: str, value: Any, comment: str) -> None:

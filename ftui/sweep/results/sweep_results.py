@@ -3,21 +3,28 @@
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ftui.errors import FtuiError
 from ftui.profile.layers import resolve
+from ftui.profile.schema import Profile
 from ftui.runs.state import phase_word
 from ftui.runs.status import read_status
 from ftui.sweep.promotion import Ladder, best_trials
-from ftui.sweep.sweep_files import SweepFiles, SweepState, Trial
+from ftui.sweep.repeats import repeated_trials, verdict
+from ftui.sweep.sweep_files import SweepFiles, SweepState, Trial, all_sweeps
 from ftui.sweep.sweep_plan import SweepPlan
 from ftui.system.files import is_locked
+from ftui.text import shown
 
 
 @dataclass(frozen=True)
 class ResultRow:
-    """A trial; `rank` 1 is the best, `None`: it has no value. `step` and `value` are those of its highest rung."""
+    """A trial; `rank` 1 is the best, `None`: it has no value. `step` and `value` are those of its highest rung.
+
+    `verdict`: with repeats, whether it differs from the best: `best`, `no difference`, `worse`.
+    """
 
     rank: int | None
     trial: Trial
@@ -25,24 +32,35 @@ class ResultRow:
     step: int | None
     value: float | None
     standing: str
+    verdict: str = ""
 
 
 @dataclass(frozen=True)
 class SweepView:
-    """A sweep as people see it. `metric`: the measure by which trials are compared."""
+    """A sweep as people see it. `profile`: what every trial has."""
 
     files: SweepFiles
     plan: SweepPlan
     state: SweepState
     ladder: Ladder
-    metric: str
+    profile: Profile
     rows: Sequence[ResultRow]
     is_at_work: bool
+
+    @property
+    def metric(self) -> str:
+        """The measure by which trials are compared."""
+        return self.profile.eval.metric_for_best_model
 
     @property
     def best(self) -> ResultRow | None:
         """The best trial, of those that came farthest."""
         return self.rows[0] if self.rows and self.rows[0].rank is not None else None
+
+    @property
+    def num_finished(self) -> int:
+        """Trials, without repeats, that were trained to the end."""
+        return sum(trial.results.get(self.ladder.top) is not None for trial in self.state.searched)
 
     @property
     def standing(self) -> str:
@@ -52,6 +70,28 @@ class SweepView:
         if self.state.is_paused:
             return "paused"
         return "searching" if self.is_at_work else "waits for a command of ftui"
+
+
+@dataclass(frozen=True)
+class ListedSweep:
+    """A sweep, and what is in it; `view` is `None` where it cannot be read, and `problem` says why."""
+
+    files: SweepFiles
+    view: SweepView | None
+    problem: str = ""
+
+
+def list_sweeps() -> list[ListedSweep]:
+    """Every sweep that is known here. One that cannot be read hides no other."""
+    listed = []
+    for files in all_sweeps():
+        try:
+            listed.append(ListedSweep(files, view_sweep(files)))
+        except FtuiError as error:
+            listed.append(ListedSweep(files, None, f"{error.message} {error.hint}".rstrip()))
+        except OSError as error:  # of the volume, or a journal that is no file
+            listed.append(ListedSweep(files, None, f"{files.journal}: {error}"))
+    return listed
 
 
 def view_sweep(files: SweepFiles) -> SweepView:
@@ -67,9 +107,20 @@ def view_sweep(files: SweepFiles) -> SweepView:
     order = [stand.number for stand in best_trials(ladder, [trial.stand for trial in state.searched])]
     others = [trial.number for trial in state.trials if trial.number not in order]
     ranked = [_row(files, state.trials[number], rank) for rank, number in enumerate(order, 1)]
+    repeated = repeated_trials(plan, ladder, state)
+    verdicts = {one.trial.number: verdict(one, repeated[0]) for one in repeated}
+    ranked = [replace(row, verdict=verdicts.get(row.trial.number, "")) for row in ranked]
     rows = [*ranked, *(_row(files, state.trials[number], None) for number in others)]
-    metric = profile.eval.metric_for_best_model
-    return SweepView(files, plan, state, ladder, metric, rows, is_locked(files.lock))
+    return SweepView(files, plan, state, ladder, profile, rows, is_locked(files.lock))
+
+
+def leader_points(view: SweepView, row: ResultRow) -> list[tuple[int, float]]:
+    """What a trial's run was evaluated to so far: step and value of the metric."""
+    run = view.files.run_of(row.trial.number)
+    if not run.facts.exists():
+        return []
+    found = ((one.step, view.profile.eval.value_of(one.loss, one.extras)) for one in read_status(run).state.evaluations)
+    return [(step, value) for step, value in found if value is not None]
 
 
 def _row(files: SweepFiles, trial: Trial, rank: int | None) -> ResultRow:
@@ -90,6 +141,16 @@ def _row(files: SweepFiles, trial: Trial, rank: int | None) -> ResultRow:
 def keys_of(view: SweepView) -> list[str]:
     """The dotted keys in which trials differ, searched ones first."""
     return [*(dimension.key for dimension in view.plan.space), *view.plan.derived]
+
+
+def value_text(value: object) -> str:
+    """A value in a table."""
+    if not isinstance(value, float):
+        return shown("" if value is None else str(value))
+    if not 0 < abs(value) < 1e-3:
+        return f"{value:.3g}"
+    mantissa, exponent = f"{value:.2e}".split("e")
+    return f"{float(mantissa):g}e{int(exponent)}"
 
 
 def csv_of(view: SweepView) -> str:

@@ -26,31 +26,13 @@ from ftui.sweep.sweep_files import (
     TrialAsked,
     TrialPromoted,
     TrialReached,
-    fold,
 )
 from ftui.sweep.trial_runs import find_outcome
 from ftui.sweep.wake_sweeps import wake
-from tests.support.stand_in_sweep import COMMAND, loss_at
+from tests.support.played_sweep import play
+from tests.support.stand_in_sweep import COMMAND
 
 MakeSweep = Callable[..., SweepFiles]
-
-
-def play(files: SweepFiles) -> SweepState:
-    """What a sweep comes to by its decisions alone: each trial is at its rung as soon as it is sent there."""
-    controller, state = Controller(files), files.read()
-    while not state.ended:
-        record = controller.decide(state)
-        assert record is not None, "one trial at a time: there is always something to do"
-        state = fold(state, record)
-        if isinstance(record, TrialAsked | TrialPromoted):
-            trial = state.trials[record.trial]
-            assert trial.target is not None
-            step = controller.plan.rungs[trial.target]
-            value = loss_at(trial.values["train.learning_rate"], trial.values["adapter.r"], step)
-            state = fold(
-                state, TrialReached(trial=trial.number, rung=trial.target, step=step, value=value, seconds=1.0)
-            )
-    return state
 
 
 def final_loss(trial: Trial) -> float:

@@ -56,7 +56,7 @@ def comparison_view(frame: Frame, compared: ComparedRuns, settings: CompareSetti
     ]
     rest = max(0, frame.height - 1 - len(lines))
     num_rows = max(LEAST_ROWS + 2, rest * 55 // 100)
-    drawn = [_title(frame, settings), *_chart(frame, lines, settings, scale, num_rows)]
+    drawn = [_title(frame, settings), *lines_chart(frame, lines, settings.axis, scale, num_rows, log=settings.log)]
     drawn += [_legend(frame, number, compared, lines[number]) for number in range(len(lines))]
     drawn.append(thin_line(frame))
     below = table_lines(frame, compared.comparison)
@@ -79,8 +79,8 @@ def _title(frame: Frame, settings: CompareSettings) -> Line:
     return spread(frame.width, head, [(f"{'log, ' if settings.log else ''}{how} ", "muted")])
 
 
-def _chart(
-    frame: Frame, lines: Sequence[ChartLine], settings: CompareSettings, scale: Scale, num_rows: int
+def lines_chart(
+    frame: Frame, lines: Sequence[ChartLine], axis: Axis, scale: Scale, num_rows: int, *, log: bool
 ) -> list[Line]:
     """Plot, axis and its numbers in so many rows."""
     width, rows = frame.width - LEFT - 1, num_rows - 2
@@ -89,9 +89,8 @@ def _chart(
     if width < LEAST_WIDTH or not values or not ends:
         words = "no finite values yet" if ends else "not known of these runs: another axis is chosen with x"
         return [[], [(f"   {words}", "muted")], *([[]] * (num_rows - 2))]
-    x = x_axis(settings.axis, min(0.0, *ends), max(ends))
-    log = settings.log and min(values) > 0
-    y = scale.fit(min(values), max(values), rows=rows, log=log, window=(x.low, x.high))
+    x = x_axis(axis, min(0.0, *ends), max(ends))
+    y = scale.fit(min(values), max(values), rows=rows, log=log and min(values) > 0, window=(x.low, x.high))
     plot = Plot(width, rows)
     put_grid(plot, y, frame.glyphs)
     tips = []
