@@ -59,17 +59,14 @@ def _wake_dispatchers() -> None:
     from ftui.runs.run_folder import known_roots, runs_root
 
     roots = {runs_root(), *known_roots()}
-    try:
-        if any(os.path.exists(root / "queue.jsonl") for root in roots):
-            from ftui.queue.wake import wake_dispatchers
-
-            wake_dispatchers()
-        if any(os.path.exists(root / "_sweeps") for root in roots):
-            from ftui.sweep.wake_sweeps import wake_sweeps
-
-            wake_sweeps()
-    except OSError as error:
-        print(complaint(f"The queue or a sweep cannot be started: {error}.", ""), file=sys.stderr)
+    for name, module, function in (
+        ("queue.jsonl", "ftui.queue.wake", "wake_dispatchers"), ("_sweeps", "ftui.sweep.wake_sweeps", "wake_sweeps")
+    ):  # fmt: skip
+        try:
+            if any(os.path.exists(root / name) for root in roots):
+                getattr(import_module(module), function)()
+        except OSError as error:
+            print(complaint(f"A queue or a sweep cannot be started: {error}.", ""), file=sys.stderr)
 
 
 def _import_msgspec() -> None:

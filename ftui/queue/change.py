@@ -17,12 +17,16 @@ def find_waiting(name: str) -> tuple[QueueFiles, Entry]:
     """
     names = []
     for files in all_queues():
-        for entry in files.read().waiting:
+        try:
+            queue = files.read()
+        except OSError:  # `ftui queue list` says so; the others can be changed
+            continue
+        for entry in queue.waiting:
             run = find_entry_run(files.root, entry.added.name, entry.run_id)
             names.append(entry.added.name if run is None else run.name)
             if names[-1] == name:
                 return files, entry
-        running = [entry.added.name for entry in files.read().running]
+        running = [entry.added.name for entry in queue.running]
         if name in running:
             raise UsageError(f"{name} does not wait: the queue has started it.", hint=f"ftui stop {name}")
     hint = f"{did_you_mean(name, names)}`ftui queue list` shows what waits."

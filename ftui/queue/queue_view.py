@@ -32,18 +32,29 @@ class QueueRow:
 
 @dataclass(frozen=True)
 class QueueView:
-    """All of one queue."""
+    """All of one queue. `problem`: why it cannot be read, where that is so."""
 
     root: Path
     rows: Sequence[QueueRow]
     is_paused: bool
     has_dispatcher: bool
+    problem: str = ""
 
 
 def view_queues() -> list[QueueView]:
-    """Every queue that is known here; one without a run is left out, unless it is paused."""
-    views = [_view(files) for files in all_queues()]
-    return [view for view in views if view.rows or view.is_paused]
+    """Every queue that is known here; one without a run is left out, unless it is paused.
+
+    One that cannot be read hides no other.
+    """
+    views = [_view_or_problem(files) for files in all_queues()]
+    return [view for view in views if view.rows or view.is_paused or view.problem]
+
+
+def _view_or_problem(files: QueueFiles) -> QueueView:
+    try:
+        return _view(files)
+    except OSError as error:  # of the volume, or a journal that is no plain file
+        return QueueView(files.root, (), is_paused=False, has_dispatcher=False, problem=str(error))
 
 
 def _view(files: QueueFiles) -> QueueView:

@@ -98,11 +98,12 @@ class Controller:
         if len(state.on_their_way) >= self._parallel:
             return None
         stands = [trial.stand for trial in state.searched]
-        promotion = next_promotion(self.ladder, stands)
-        if promotion is None and len(state.searched) < self.plan.trials and not self._is_kept_for_leader(state):
+        is_asking = len(state.searched) < self.plan.trials and not self._is_kept_for_leader(state)
+        promotion = next_promotion(self.ladder, stands, is_asking=is_asking)
+        if promotion is None and is_asking:
             return self._ask(state)
         if promotion is None and not state.on_their_way:
-            promotion = next_leader(self.ladder, stands, wanted=self.plan.repeat_top)
+            promotion = next_leader(self.ladder, stands, wanted=max(self.plan.finish, self.plan.repeat_top))
         if promotion is not None:
             run = self._files.run_of(promotion[0].number)
             return TrialPromoted(trial=promotion[0].number, rung=promotion[1], attempts=read_status(run).state.attempt)

@@ -65,13 +65,14 @@ def _play(plan: SweepPlan) -> list[TrialStand]:
     trials: list[TrialStand] = []
     draw = random.Random(0)
     while True:
-        move = next_promotion(ladder, trials)
-        if move is None and len(trials) < plan.trials:
+        is_asking = len(trials) < plan.trials
+        move = next_promotion(ladder, trials, is_asking=is_asking)
+        if move is None and is_asking:
             number = len(trials)
             bracket = ladder.bracket_of(number)
             trials.append(TrialStand(number, bracket, {bracket: draw.random()}))
             continue
-        move = move or next_leader(ladder, trials, 1)
+        move = move or next_leader(ladder, trials, max(plan.finish, plan.repeat_top))
         if move is None:
             return trials
         trial, rung = move

@@ -60,11 +60,20 @@ class Ladder:
         return (math.inf if worst or value is None else -value if self.greater_is_better else value, trial.number)
 
 
-def next_promotion(ladder: Ladder, trials: Sequence[TrialStand]) -> tuple[TrialStand, int] | None:
-    """The trial to go on now and the rung it goes to: of the highest rung at which one is among the best 1 / eta."""
+def next_promotion(
+    ladder: Ladder, trials: Sequence[TrialStand], *, is_asking: bool = False
+) -> tuple[TrialStand, int] | None:
+    """The trial to go on now and the rung it goes to: of the highest rung at which one is among the best 1 / eta.
+
+    `is_asking`: more trials will come. Then none goes on from a rung before eta^2 have come there, and the best of the
+    first few is not promoted for having been early: at 32 trials that saves 7 % of the budget, and costs no rank
+    (tests/ftui/sweep/test_promotion.py).
+    """
     for rung in range(ladder.top - 1, -1, -1):
         for bracket in range(min(ladder.brackets, rung + 1)):
             there = [trial for trial in trials if trial.bracket == bracket and rung in trial.results]
+            if is_asking and len(there) < ladder.eta**2:
+                continue
             best = sorted(there, key=lambda trial: ladder.rank(trial, rung))[: len(there) // ladder.eta]
             waiting = [trial for trial in best if _is_parked_at(trial, rung)]
             if waiting:

@@ -20,7 +20,7 @@ SCHEDULERS = ("none", "asha", "hyperband")
 MOST_TRIALS = 10_000
 KEYS: Mapping[str, tuple[str, ...]] = {
     "": ("profile", "name", "search", "method", "budget", "repeat"),
-    "method": ("sampler", "scheduler", "rungs", "eta", "seed", "parallel"),
+    "method": ("sampler", "scheduler", "rungs", "eta", "finish", "seed", "parallel"),
     "budget": ("trials", "hours", "money"),
     "repeat": ("top", "seeds"),
 }
@@ -35,6 +35,7 @@ class SweepPlan:
         space, derived: keys that are drawn, and rules for keys that follow from them (ftui/sweep/derived_values.py).
         rungs: steps at which trials are compared, the last of them the horizon; empty: one rung, at the profile's end.
         trials: how many; hours, money: of all trials together, `None`: as much as they take.
+        finish: so many of the best are trained to the last rung, also where the rule alone would not send them there.
         parallel: trials at a time, `None`: one a card.
         repeat_top, seeds: so many of the best are trained with so many seeds each, their own among them.
     """
@@ -47,6 +48,7 @@ class SweepPlan:
     scheduler: str = "asha"
     rungs: tuple[int, ...] = ()
     eta: int = 3
+    finish: int = 2
     seed: int = 0
     parallel: int | None = None
     trials: int = 1
@@ -134,6 +136,7 @@ def plan_of(text: str, path: Path) -> SweepPlan:
         name=_read_name(reader, path), profile=_read_profile(reader), space=space, derived=derived,
         sampler=sampler, scheduler=scheduler, rungs=_read_rungs(reader, method, scheduler),
         eta=reader.number(("method", "eta"), method.get("eta", 3), low=2) or 3,
+        finish=reader.number(("method", "finish"), method.get("finish", 2), low=1) or 2,
         seed=reader.number(("method", "seed"), method.get("seed", 0), low=0) or 0,
         parallel=reader.number(("method", "parallel"), method.get("parallel"), low=1),
         trials=_read_trials(reader, budget, sampler, space),

@@ -23,6 +23,7 @@ sampler = "qmc"
 scheduler = "asha"
 rungs = [3, 8]
 eta = 3
+finish = 1
 [budget]
 trials = 3
 """

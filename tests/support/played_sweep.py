@@ -52,14 +52,18 @@ def make_sweep(root: Path, plan: str = PLAN, name: str = "found") -> SweepFiles:
     return files
 
 
-def loss_of(trial: Trial, step: int) -> float:
+def formula_loss(trial: Trial, step: int) -> float:
     """What a trial comes to at a step; a trial again with another seed a little more or less."""
     luck = 1e-3 * (trial.values.get("train.seed", 0) % 3) * (trial.repeat_of is not None)
     return loss_at(trial.values["train.learning_rate"], trial.values["adapter.r"], step) + luck
 
 
 def play(
-    files: SweepFiles, until: Callable[[SweepState], bool] = lambda state: False, *, runs: bool = False
+    files: SweepFiles,
+    until: Callable[[SweepState], bool] = lambda state: False,
+    *,
+    runs: bool = False,
+    loss_of: Callable[[Trial, int], float | None] = formula_loss,
 ) -> SweepState:
     """Let each trial be at its rung as soon as it is sent there, until the sweep has ended, or this is so.
 
@@ -90,4 +94,4 @@ def _write_run(files: SweepFiles, trial: Trial, step: int, *, is_end: bool) -> N
     run.folder.mkdir(exist_ok=True)
     facts = RunFacts(f"id-{trial.number}", run.name, 0.0, "quickstart", sweep=files.name, trial=trial.number)
     run.facts.write_bytes(msgspec.json.encode(facts))
-    note_rung(run.folder, step, loss_of(trial, step), is_end=is_end)
+    note_rung(run.folder, step, formula_loss(trial, step), is_end=is_end)

@@ -85,6 +85,8 @@ def print_queue(as_json: bool = False) -> int:
             print("\n".join(table([HEADINGS, *rows], (0, 4), width=shutil.get_terminal_size().columns)))
         if view.is_paused:
             print("The queue is paused: `ftui queue continue` starts runs again.")
+        if view.problem:
+            print(complaint(f"The queue of {view.root} cannot be read: {view.problem}"), file=sys.stderr)
     if not views:
         print("No run waits. `ftui queue add PROFILE` adds one.")
     return 0
@@ -100,7 +102,9 @@ def _plain(view: QueueView) -> dict[str, object]:
         }
         for row in view.rows
     ]  # fmt: skip
-    return {"root": str(view.root), "paused": view.is_paused, "dispatcher": view.has_dispatcher, "runs": rows}
+    problem = {"problem": view.problem} if view.problem else {}
+    plain = {"root": str(view.root), "paused": view.is_paused, "dispatcher": view.has_dispatcher, "runs": rows}
+    return plain | problem
 
 
 def move_run(name: str, place: str) -> int:

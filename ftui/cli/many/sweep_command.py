@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
+
 from ftui import units
 from ftui.cli.terminal import LiveOutput, has_screen, table
 from ftui.errors import UsageError
@@ -16,6 +18,7 @@ from ftui.sweep.forecast import Forecast
 from ftui.sweep.import_sweep import import_sweep
 from ftui.sweep.repeats import repeat_lines, repeated_trials
 from ftui.sweep.results.hand_over import best_profile, export_optuna, write_best
+from ftui.sweep.results.importance import Importance, ask_importance, importance_lines
 from ftui.sweep.results.sweep_results import (
     ResultRow,
     SweepView,
@@ -238,8 +241,10 @@ def print_results(name: str, as_csv: bool = False, as_json: bool = False, optuna
     if as_csv:
         print(csv_of(view), end="")
         return 0
+    importance, problem = _importance(view)
     if as_json:
-        print(escape_document(json.dumps(as_plain(view), indent=2)))
+        found = None if importance is None else msgspec.to_builtins(importance)
+        print(escape_document(json.dumps(as_plain(view) | {"importance": found}, indent=2)))
         return 0
     keys = keys_of(view)
     heads = ("", "run", *(key.rpartition(".")[2] for key in keys), "step", view.metric, "standing")
@@ -249,7 +254,16 @@ def print_results(name: str, as_csv: bool = False, as_json: bool = False, optuna
         right = (0, *range(2, len(keys) + 4))
         print("\n".join(table([heads, *rows], right, width=shutil.get_terminal_size().columns)))
     print("\n".join(line for line in best_lines(view) if line))
+    print("\n".join(problem if importance is None else importance_lines(importance, view.metric)))
     return 0
+
+
+def _importance(view: SweepView) -> tuple[Importance | None, list[str]]:
+    """Which keys matter, from a process of its own, as Optuna takes a second; or why that is not known."""
+    try:
+        return ask_importance(view), []
+    except UsageError as error:
+        return None, [f"Importance: {error.message} {error.hint}".rstrip()]
 
 
 def _result_row(row: ResultRow, keys: Sequence[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,6 +22,9 @@ from ftui.sweep.promotion import Ladder
 from ftui.sweep.samplers import AskedTrial, SearchQuestion, as_distribution, as_parameters, optuna_library, values_at
 from ftui.sweep.sweep_files import SweepState
 from ftui.sweep.sweep_plan import SweepPlan
+
+if TYPE_CHECKING:  # it loads pydantic
+    from ftui.sweep.results.sweep_results import SweepView
 
 LEAST_TRIALS = 20  # with a value at one rung: then the best quarter are five, the least that Optuna's authors advise
 BEST_SHARE = 0.25
@@ -51,10 +54,12 @@ class Importance(msgspec.Struct, frozen=True):
 
 
 def judged_rung(plan: SweepPlan, ladder: Ladder, state: SweepState) -> tuple[int, int]:
-    """The highest rung at which enough trials have a value, else the one with the most; and how many have."""
+    """The rung at which most trials have a value, and how many have.
+
+    A higher one would hide what matters most: who is there was chosen by it.
+    """
     counts = [sum(trial.results.get(rung) is not None for trial in state.searched) for rung in range(len(ladder.rungs))]
-    enough = [rung for rung, count in enumerate(counts) if count >= LEAST_TRIALS]
-    rung = enough[-1] if enough else max(range(len(counts)), key=lambda one: (counts[one], -one))
+    rung = max(range(len(counts)), key=lambda one: (counts[one], -one))
     return rung, counts[rung]
 
 
@@ -114,13 +119,24 @@ def importance_notes(found: Importance, metric: str) -> list[str]:
     return lines
 
 
-def ask_importance(folder: Path) -> Importance:
-    """The same, from a process of its own.
+def importance_lines(found: Importance, metric: str) -> list[str]:
+    """The same with the share of each key, as lines."""
+    head, *notes = importance_notes(found, metric)
+    width = max((len(one.key) for one in found.keys), default=0)
+    keys = [f"  {one.key:<{width}}  {one.share:4.0%}{'  chance' * one.is_chance}" for one in found.keys]
+    return [head, *keys, *notes]
+
+
+def ask_importance(view: "SweepView") -> Importance:
+    """The same, from a process of its own; without one where there are too few trials.
 
     Raises:
         UsageError: Optuna is missing, or the process failed.
     """
-    command = [sys.executable, "-P", "-m", "ftui.sweep.results.importance", str(folder)]
+    rung, number = judged_rung(view.plan, view.ladder, view.state)
+    if number < LEAST_TRIALS:
+        return Importance(view.ladder.rungs[rung], number)
+    command = [sys.executable, "-P", "-m", "ftui.sweep.results.importance", str(view.files.folder)]
     try:
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROCESS_SECONDS)
     except subprocess.TimeoutExpired as error:

@@ -11,7 +11,7 @@ from ftui.cli.main import main
 from ftui.queue import wake as waking
 from ftui.queue.queue_files import QueueFiles
 from ftui.queue.waiting_runs import Added
-from ftui.runs.run_folder import Run, RunFacts, runs_root
+from ftui.runs.run_folder import Run, RunFacts, note_root, runs_root
 
 
 @pytest.fixture
@@ -99,6 +99,22 @@ def test_the_list_says_what_waits_and_why(waiting: QueueFiles, woken: list[Path]
     assert queue["paused"] and [run["place"] for run in queue["runs"]] == [1, 2, 3]
     main(["runs"])
     assert capsys.readouterr().out.count("queued") == 3
+
+
+def test_a_queue_that_cannot_be_read_hides_no_other(waiting: QueueFiles, woken: list[Path], capsys: Any) -> None:
+    other = waiting.root.parent / "other"
+    other.mkdir()
+    (other / "queue.jsonl").symlink_to("/dev/null")
+    note_root(other)
+    assert main(["queue"]) == 0
+    told = capsys.readouterr()
+    assert told.out.count("queued") == 3 and f"The queue of {other} cannot be read" in told.err
+    assert main(["queue", "move", "three", "first"]) == 0 and order(waiting)[0] == "three"
+    assert main(["queue", "list", "--json"]) == 0
+    assert [bool(queue.get("problem")) for queue in json.loads(capsys.readouterr().out.partition("\n")[2])] == [
+        False,
+        True,
+    ]
 
 
 def test_any_command_starts_the_dispatcher_where_there_is_something_to_do(

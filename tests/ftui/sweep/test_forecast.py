@@ -29,11 +29,11 @@ def an_estimate(step_seconds: float | None) -> Estimate:
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "steps", "starts"), [("asha", (500, 800), (38, 46)), ("hyperband", (700, 1200), (36, 46))]
+    ("scheduler", "steps", "starts"), [("asha", (500, 800), (38, 46)), ("hyperband", (700, 1200), (34, 46))]
 )
 def test_a_forecast(scheduler: str, steps: tuple[int, int], starts: tuple[int, int]) -> None:
     """27 trials to step 10, about 9 of them to 30 and 3 to 90: 270 + 180 + 180 steps; promotions that come too early
-    are more."""
+    are more, and those that wait for others in a bracket of a few trials are fewer."""
     plan = plan_of(PLAN.format(scheduler=scheduler, budget=""), Path("lr.toml"))
     cost = forecast(plan, an_estimate(4.0), 1.5)
     assert cost.steps is not None and steps[0] <= cost.steps <= steps[1] and cost.full_steps == 2430

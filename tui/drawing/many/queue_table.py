@@ -21,6 +21,8 @@ def queue_title(frame: Frame, views: Sequence[QueueView] | None) -> list[Line]:
     facts: Line = [(f"{len(rows) - num_waiting}", "good"), (" started  ", "muted"), (f"{num_waiting}", "text")]
     facts.append((" waiting ", "muted"))
     head: Line = [(" queue", "title")]
+    if problem := next((view.problem for view in views or () if view.problem), ""):
+        head.append((f"  one cannot be read: {problem}", "bad"))
     if any(view.is_paused for view in views or ()):
         head.append(("  paused: no run is started", "warn"))
     return [spread(frame.width, head, facts), []][: frame.height]

@@ -57,12 +57,14 @@ class QueueScreen(ListScreen[None]):
 
     async def _look(self) -> None:
         try:
-            self._views = await asyncio.to_thread(_look_and_wake)
+            self._views, problem = await asyncio.to_thread(_look_and_wake)
         except (FtuiError, OSError) as error:  # it is tried again in a moment: no dialog
             stage(self).note(f"The queue cannot be read: {error}", "bad")
             return
         finally:
             self._is_looking = False
+        if problem:
+            stage(self).note(problem, "bad")
         self.follow_cursor()
         self.draw()
 
@@ -151,9 +153,13 @@ class QueueScreen(ListScreen[None]):
         self.tick()
 
 
-def _look_and_wake() -> list[QueueView]:
-    wake_dispatchers()
-    return view_queues()
+def _look_and_wake() -> tuple[list[QueueView], str]:
+    """The queues, and why one of them cannot be started, if so."""
+    try:
+        wake_dispatchers()
+    except OSError as error:
+        return view_queues(), f"A queue cannot be started: {error}"
+    return view_queues(), ""
 
 
 def _named(text: str) -> str:

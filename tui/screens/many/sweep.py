@@ -120,11 +120,11 @@ class SweepScreen(ListScreen[None]):
         of = judged_rung(view.plan, view.ladder, view.state)
         if of != self._importance.of:
             self._importance.of = of
-            self.run_worker(self._compute_importance(), group="importance", exclusive=True)
+            self.run_worker(self._compute_importance(view), group="importance", exclusive=True)
 
-    async def _compute_importance(self) -> None:
+    async def _compute_importance(self, view: SweepView) -> None:
         try:
-            self._importance.found = await asyncio.to_thread(ask_importance, self._files.folder)
+            self._importance.found = await asyncio.to_thread(ask_importance, view)
             self._importance.problem = ""
         except FtuiError as error:
             self._importance.problem = f"{error.message} {error.hint}".rstrip()

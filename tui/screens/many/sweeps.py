@@ -47,12 +47,14 @@ class SweepsScreen(ListScreen[None]):
 
     async def _look(self) -> None:
         try:
-            self._sweeps = await asyncio.to_thread(_look_and_wake)
+            self._sweeps, problem = await asyncio.to_thread(_look_and_wake)
         except (FtuiError, OSError) as error:  # it is tried again in a moment: no dialog
             stage(self).note(f"The sweeps cannot be read: {error}", "bad")
             return
         finally:
             self._is_looking = False
+        if problem:
+            stage(self).note(problem, "bad")
         self.follow_cursor()
         self.draw()
 
@@ -99,9 +101,13 @@ class SweepsScreen(ListScreen[None]):
         self.tick()
 
 
-def _look_and_wake() -> list[ListedSweep]:
-    wake_sweeps()
-    return list_sweeps()
+def _look_and_wake() -> tuple[list[ListedSweep], str]:
+    """The sweeps, and why one of them cannot be started, if so."""
+    try:
+        wake_sweeps()
+    except OSError as error:
+        return list_sweeps(), f"A sweep cannot be started: {error}"
+    return list_sweeps(), ""
 
 
 def _file_of(text: str) -> Path:

@@ -53,7 +53,7 @@ FOUND = Importance(
 def files(monkeypatch: pytest.MonkeyPatch) -> SweepFiles:
     """A sweep that has ended, with the runs of its trials; nothing is started."""
     monkeypatch.setattr(wake_sweeps, "start_holding", lambda lock, *arguments: lock.close())
-    monkeypatch.setattr(sweep, "ask_importance", lambda folder: FOUND)
+    monkeypatch.setattr(sweep, "ask_importance", lambda view: FOUND)
     made = make_sweep(runs_root(), PLAN, "lr")
     play(made, runs=True)
     return made
