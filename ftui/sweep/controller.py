@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from ftui.errors import DiskError, FtuiError, ProfileError, UsageError
+from ftui.errors import DiskError, FtuiError, HardwareError, ProfileError, UsageError
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import price_of
 from ftui.launch.claim_cards import device_kind
@@ -149,7 +149,7 @@ class Controller:
         """Put it into the queue; values that contradict each other end the trial, and not the sweep."""
         try:
             place(self._files, self.plan, trial, state.visible)
-        except (ProfileError, UsageError) as error:
+        except (HardwareError, ProfileError, UsageError) as error:
             self._end(trial, f"refused: {error.message}")
 
     def _end(self, trial: Trial, why: str) -> None:

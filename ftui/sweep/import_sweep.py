@@ -1,4 +1,4 @@
-"""A sweep of wandb, or the grid of an Axolotl sweep file, as a sweep.toml."""
+"""A sweep of wandb, or the grid of an Axolotl or LLaMA-Factory file, as a sweep.toml."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -16,6 +16,10 @@ METHODS = {"random": "random", "grid": "grid", "bayes": "gp"}
 LOGS = ("log_uniform_values", "q_log_uniform_values", "inv_log_uniform_values")
 EVEN = ("uniform", "int_uniform", "q_uniform", "constant", "categorical")
 TRIALS = 20  # where the file has no run_cap: wandb's agents go on until they are stopped
+SPELLINGS = {"lora_rank": "adapter.r"}  # of LLaMA-Factory
+LISTS = ("datasets", "dataset", "test_datasets", "lora_target", "lora_target_modules", "target_modules", "plugins")
+"""Keys that have a list in training files as well."""
+OF_LISTS = ("adapter.target_modules",)
 LOSS_NAMES = ("loss", "eval_loss", "eval/loss", "val_loss", "validation_loss")
 
 
@@ -30,6 +34,9 @@ class ImportedSweep:
 def import_sweep(path: Path) -> ImportedSweep:
     """Read a YAML or JSON file of wandb (`parameters:`) or Axolotl (a list for each key).
 
+    A training file of LLaMA-Factory or Axolotl in which some keys have a list of values is one as well; its other keys
+    are `ftui import`'s.
+
     Raises:
         ProfileError: it cannot be read, or is neither.
     """
@@ -40,22 +47,34 @@ def import_sweep(path: Path) -> ImportedSweep:
     if "parameters" in by_head:
         space = _wandb_space(by_head.pop("parameters"), result)
         _write(result, path, space, _wandb_method(by_head, result), _wandb_trials(by_head))
-    elif leaves and all(isinstance(leaf.value, list) or leaf.path[0] == "_" for leaf in leaves):
-        space = {key: toml_value(tuple(leaf.value)) for leaf in leaves if (key := _key_of(leaf.name, leaf, result))}
+    elif any(_is_grid(leaf) for leaf in leaves):
+        lists = [leaf for leaf in leaves if isinstance(leaf.value, list)]
+        space = {
+            key: toml_value(tuple(leaf.value)) for leaf in lists
+            if (key := _key_of(leaf.name, leaf, result)) and key not in OF_LISTS
+        }  # fmt: skip
+        if fixed := [leaf.name for leaf in leaves if leaf not in lists and leaf.path[0] != "_"]:
+            what = "has one value" if len(fixed) == 1 else "have one value each"
+            result.dropped.append(f"{', '.join(fixed)}: {what}; `ftui import {path.name}` makes a profile of them")
         _write(result, path, space, 'sampler = "grid"', None)
     else:
-        hint = "Read are sweeps of wandb (parameters: ...) and of Axolotl (a list of values for each key)."
+        hint = "Read are sweeps of wandb (parameters: ...), files of Axolotl and LLaMA-Factory with lists of values."
         raise ProfileError(f"{path} is no sweep that can be imported.", hint=hint)
     if not space:
         raise ProfileError(f"{path} has no key that can be searched here:\n" + "\n".join(result.dropped))
     return result
 
 
+def _is_grid(leaf: Leaf) -> bool:
+    """Whether it is a list of values for a key that has one value in a training file."""
+    return isinstance(leaf.value, list) and leaf.path[0] != "_" and leaf.name not in LISTS
+
+
 def _key_of(name: str, leaf: Leaf, result: ImportedSweep) -> str:
     """The profile's key of a name in the file; empty where it has none that may be searched, which is noted."""
     last = name.rpartition(".")[2]
     known = [".".join(key) for key in all_keys() if key[0] != "curriculum"]
-    meant = name if name in known else OLD_SPELLINGS.get(last, "").split(" ")[0].rstrip(",")
+    meant = name if name in known else SPELLINGS.get(last) or OLD_SPELLINGS.get(last, "").split(" ")[0].rstrip(",")
     if meant not in known:
         meant = next((key for key in known if key.rpartition(".")[2] == last), "")
     why = KEYS.get(meant) or (TABLES.get(meant.partition(".")[0]) if meant not in ALLOWED else None)

@@ -1,5 +1,6 @@
 """The space of a search: what each key may be. A point of it is a value for each key."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -78,6 +79,14 @@ Dimension: TypeAlias = ValueList | ValueRange
 def point_at(space: Sequence[Dimension], places: Sequence[float]) -> dict[str, Any]:
     """The point at these places, each from 0 to 1, one a dimension."""
     return {dimension.key: dimension.at(place) for dimension, place in zip(space, places, strict=True)}
+
+
+def extremes(space: Sequence[Dimension], most: int) -> list[dict[str, Any]]:
+    """All combinations of both ends of each range and each value of a list; `corners` where these are too many."""
+    ends = [one.values if isinstance(one, ValueList) else (one.low, one.high) for one in space]
+    if math.prod(map(len, ends)) > most:
+        return corners(space)
+    return [dict(zip((one.key for one in space), point, strict=True)) for point in itertools.product(*ends)]
 
 
 def corners(space: Sequence[Dimension]) -> list[dict[str, Any]]:

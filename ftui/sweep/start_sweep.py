@@ -27,12 +27,14 @@ from ftui.profile.toml_reader import BOM, read_text
 from ftui.runs.run_folder import note_root, runs_root
 from ftui.sweep.forecast import Forecast, forecast
 from ftui.sweep.searchable import refusal_of, whole_point
-from ftui.sweep.space import corners
+from ftui.sweep.space import corners, extremes
 from ftui.sweep.sweep_files import SWEEPS, SweepBegan, SweepContinued, SweepFiles, Trial
 from ftui.sweep.sweep_plan import PlanReader, SweepPlan, plan_of
 from ftui.sweep.trial_runs import overrides_of
 from ftui.system.files import make_private_folder, replace_file
 from ftui.text import shown, toml_value
+
+MOST_ESTIMATED = 64  # ends of the space whose memory is looked at, 10 ms each
 
 
 @dataclass(frozen=True)
@@ -164,26 +166,40 @@ def find_sweep_candidate(helper: Helper, path: Path, allow: Collection[str] = ()
             f"The trial with {words} does not fit {card.title}: {result.impossible or 'it needs more memory'}.",
             hint="Leave the largest values out, or see `ftui estimate --fit` with the profile.",
         )
-    cost = forecast(plan, result, price_of(card, profile.hardware.price_per_hour))
-    check_budget(plan, cost, PlanReader(text, path))
+    price = price_of(card, profile.hardware.price_per_hour)
+    cost = forecast(plan, result, price)
+    check_budget(plan, cost, PlanReader(text, path), price)
     return SweepCandidate(plan, text, profile, card, values, result, cost, result.warnings)
 
 
 def _largest_trial(plan: SweepPlan, resolved: ResolvedProfile, card: Card) -> tuple[Profile, dict[str, object]]:
     """The profile of the end of the space that needs the most memory in closed form, and its values."""
     found = []
-    for point in corners(plan.space):
-        values = whole_point(plan, resolved.profile, point)
-        trial = Trial(0, values, {}, 0, None)
-        profile = resolve(resolved.path, overrides=overrides_of(plan, trial, len(plan.rungs) - 1)).profile
+    for point in extremes(plan.space, MOST_ESTIMATED):
+        try:
+            values = whole_point(plan, resolved.profile, point)
+            trial = Trial(0, values, {}, 0, None)
+            profile = resolve(resolved.path, overrides=overrides_of(plan, trial, len(plan.rungs) - 1)).profile
+        except (ProfileError, ValueError):  # two ends that do not go together: such a trial ends at once
+            continue
         memory = estimate(profile, card, Known(probes=read_probes())).memory
         found.append((0 if memory is None else memory.high, profile, values))
     _, profile, values = max(found, key=lambda one: one[0])
     return profile, values
 
 
-def check_budget(plan: SweepPlan, cost: Forecast, reader: PlanReader) -> None:
-    """Raises ProfileError where not even the low end of the forecast lets one trial finish within the budget."""
+def check_budget(plan: SweepPlan, cost: Forecast, reader: PlanReader, price: float | None) -> None:
+    """Raises ProfileError where not even the low end of the forecast lets one trial finish within the budget.
+
+    So does an amount of money where nobody knows what the card costs: it would never be spent.
+    """
+    if plan.money is not None and price is None:
+        key = ("budget", "money")
+        fault = ProfileFault(
+            key, reader.origin(key), "nobody has said what an hour of this card costs",
+            "Set hardware.price_per_hour in the profile, or write hours.",
+        )  # fmt: skip
+        raise profile_error([fault], Path(reader.origin(key).layer))
     for name, budget, one in (("hours", plan.hours, cost.trial_hours), ("money", plan.money, cost.trial_dollars)):
         if budget is not None and one is not None and one[0] > budget:
             key = ("budget", name)

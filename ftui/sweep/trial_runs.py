@@ -2,10 +2,20 @@
 
 from dataclasses import dataclass
 
-from ftui.errors import PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, GpuMemoryError, HostMemoryError, NonFiniteError
+from ftui import units
+from ftui.errors import (
+    PREEMPTED_NOT_SAVED,
+    PREEMPTED_SAVED,
+    GpuMemoryError,
+    HardwareError,
+    HostMemoryError,
+    NonFiniteError,
+)
 from ftui.estimate.api import Known, estimate
 from ftui.estimate.measurements import read_probes
+from ftui.estimate.result import Estimate
 from ftui.hardware.detect import find_machine
+from ftui.hardware.devices import Card
 from ftui.launch.claim_cards import device_kind
 from ftui.launch.manage_runs import unarchive
 from ftui.launch.open_run import create, resume
@@ -64,12 +74,14 @@ def place(files: SweepFiles, plan: SweepPlan, trial: Trial, visible: str | None)
 
     Raises:
         ProfileError: its values contradict each other.
+        HardwareError: it cannot fit the card, however empty that is; nothing was made.
         DiskError: there is no room, or the volume refuses it.
     """
     assert trial.target is not None, "only a trial on its way has a place to come to"
     run = files.run_of(trial.number)
     resolved = resolve_trial(files, plan, trial, trial.target)
     if not run.facts.exists():
+        _check_memory(resolved.profile)
         facts = RunFacts("", "", 0.0, plan.name, queued=True, sweep=plan.name, trial=trial.number)
         create(run, resolved, facts)
     elif not _send_on(run, resolved.profile):
@@ -90,13 +102,27 @@ def _send_on(run: Run, profile: Profile) -> bool:
     return True
 
 
-def _enqueue(files: SweepFiles, run: Run, profile: Profile, attempts: int, visible: str | None) -> None:
-    run_id = run.read_facts().run_id
-    keep_consents(profile, run_id)  # which the start of the sweep has checked
+def _estimate(profile: Profile) -> tuple[Estimate, Card, str]:
+    """What a trial needs in closed form, the card it is for, and its device."""
     machine = find_machine()
     device = device_kind(profile, machine)
     card = machine.cpu.card if device == "cpu" else machine.card
-    memory = estimate(profile, card, Known(probes=read_probes())).memory
+    return estimate(profile, card, Known(probes=read_probes())), card, device
+
+
+def _check_memory(profile: Profile) -> None:
+    """Raises HardwareError where not even the low end of the estimate fits."""
+    needed, card, _ = _estimate(profile)
+    if needed.verdict == "no":
+        low = "" if needed.memory is None else f": it needs {units.size(needed.memory.low)} or more"
+        raise HardwareError(f"does not fit {card.title}{low}")
+
+
+def _enqueue(files: SweepFiles, run: Run, profile: Profile, attempts: int, visible: str | None) -> None:
+    run_id = run.read_facts().run_id
+    keep_consents(profile, run_id)  # which the start of the sweep has checked
+    needed, _, device = _estimate(profile)
+    memory = needed.memory
     added = Added(
         run_id=run_id, name=run.name, device=device, attempts=attempts, visible=visible,
         num_cards=profile.hardware.num_processes if device == "cuda" else 1,

@@ -4,20 +4,25 @@ import json
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from ftui.errors import PARKED, UsageError
+from ftui.estimate.api import estimate
+from ftui.estimate.result import Estimate
+from ftui.profile.schema import Profile
 from ftui.runs.events import RunStopped
 from ftui.runs.journal import encode
 from ftui.runs.run_folder import Run
 from ftui.runs.status import read_status
-from ftui.sweep import wake_sweeps
+from ftui.sweep import trial_runs, wake_sweeps
 from ftui.sweep.controller import Controller
 from ftui.sweep.stop_sweep import continue_sweep, stop_sweep
 from ftui.sweep.sweep_files import (
+    AnySweepRecord,
     SweepEnded,
     SweepFiles,
     SweepPaused,
@@ -26,10 +31,11 @@ from ftui.sweep.sweep_files import (
     TrialAsked,
     TrialPromoted,
     TrialReached,
+    fold,
 )
 from ftui.sweep.trial_runs import find_outcome
 from ftui.sweep.wake_sweeps import wake
-from tests.support.played_sweep import play
+from tests.support.played_sweep import PLAN, formula_loss, play
 from tests.support.stand_in_sweep import COMMAND
 
 MakeSweep = Callable[..., SweepFiles]
@@ -50,17 +56,18 @@ def test_killed_twenty_times_a_sweep_has_the_same_trials_promotions_and_results(
     make_sweep: MakeSweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wake_sweeps, "COMMAND", [*COMMAND, "sweep"])
-    files = make_sweep()
+    few = PLAN.replace("trials = 8", "trials = 5")
+    files = make_sweep(few)
     draw = random.Random(3)
     for _ in range(20):
         if (process := wake(files)) is not None:
-            time.sleep(draw.uniform(0.0, 0.8))
+            time.sleep(draw.uniform(0.0, 0.5))
             process.kill()
             process.wait()
     if (last := wake(files)) is not None:
         assert last.wait(timeout=240) == 0, "it ends when there is nothing left to do"
-    state, expected = files.read(), play(make_sweep(name="undisturbed"))
-    assert state.ended == expected.ended == "all 8 trials are done"
+    state, expected = files.read(), play(make_sweep(few, name="undisturbed"))
+    assert state.ended == expected.ended == "all 5 trials are done"
     assert told(state) == told(expected)
     engines = [tuple(json.loads(line)) for line in (files.root / "engines").read_text().splitlines()]
     sent = [(files.run_of(t.number).name, step) for t in state.trials for step in t.steps.values()]
@@ -76,6 +83,27 @@ def test_decisions_make_a_whole_search(make_sweep: MakeSweep) -> None:
     best = min(state.trials, key=final_loss)
     assert best.results[0] == min(trial.results[0] or 9.0 for trial in state.trials)
     assert all(trial.values["adapter.lora_alpha"] == 2 * trial.values["adapter.r"] for trial in state.trials)
+
+
+def test_with_several_at_a_time_the_journal_alone_decides(make_sweep: MakeSweep) -> None:
+    """Trials come to their rungs in any order; whoever reads what was written before a decision decides the same."""
+    files = make_sweep(PLAN.replace("eta = 2", "eta = 2\nparallel = 3").replace("trials = 8", "trials = 20"))
+    controller, state, draw, records = Controller(files), files.read(), random.Random(5), list[AnySweepRecord]()
+    while not state.ended:
+        record = controller.decide(state)
+        if record is None:
+            trial = draw.choice(state.on_their_way)
+            assert trial.target is not None
+            step = controller.plan.rungs[trial.target]
+            value = formula_loss(trial, step)
+            record = TrialReached(trial=trial.number, rung=trial.target, step=step, value=value, seconds=1.0)
+        records.append(record)
+        state = fold(state, record)
+    again, state = Controller(files), files.read()
+    for record in records:
+        assert isinstance(record, TrialReached) or again.decide(state) == record
+        state = fold(state, record)
+    assert sum(isinstance(record, TrialPromoted) for record in records) > 10
 
 
 def test_the_best_are_trained_again_with_other_seeds(make_sweep: MakeSweep) -> None:
@@ -146,6 +174,24 @@ def test_a_search_in_which_all_fails_ends_and_says_why(make_sweep: MakeSweep) ->
             pen.write(TrialReached(trial=number, rung=0, step=0, value=None, seconds=1.0, ended="failed: no rows"))
     record = Controller(files).decide(files.read())
     assert isinstance(record, SweepEnded) and "failed: no rows" in record.reason
+
+
+def test_a_trial_that_cannot_fit_is_named_and_not_started(
+    make_sweep: MakeSweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_much(profile: Profile, *arguments: object) -> Estimate:
+        found = estimate(profile, *arguments)  # type: ignore[arg-type]
+        return replace(found, verdict="no") if profile.adapter.r == 32 else found
+
+    monkeypatch.setattr(trial_runs, "estimate", too_much)
+    files = make_sweep()
+    with files.changing() as pen:
+        pen.write(TrialAsked(trial=0, point={"train.learning_rate": 1e-4, "adapter.r": 32}))
+        pen.write(SweepPaused())
+    Controller(files).tick()
+    (trial,) = files.read().trials
+    assert trial.ended.startswith("refused: does not fit ") and "or more" in trial.ended
+    assert not files.run_of(0).folder.exists()
 
 
 PLAN_OF = """

@@ -49,7 +49,7 @@ def test_what_is_not_known_is_not_told() -> None:
     plan = plan_of(text, Path("lr.toml"))
     cost = forecast(plan, an_estimate(None), 1.5)
     assert (cost.hours, cost.dollars, cost.trial_hours) == (None, None, None) and cost.steps is not None
-    check_budget(plan, cost, PlanReader(text, Path("lr.toml")))
+    check_budget(plan, cost, PlanReader(text, Path("lr.toml")), 1.5)
 
 
 @pytest.mark.parametrize("budget", ["hours = 0.05", "money = 0.1", "hours = 0.08", "money = 30"])
@@ -58,8 +58,16 @@ def test_a_budget_below_one_trial_is_refused(budget: str) -> None:
     plan = plan_of(text, Path("lr.toml"))
     cost = forecast(plan, an_estimate(4.0), 1.5)
     if budget in ("hours = 0.08", "money = 30"):  # it may do
-        check_budget(plan, cost, PlanReader(text, Path("lr.toml")))
+        check_budget(plan, cost, PlanReader(text, Path("lr.toml")), 1.5)
         return
     with pytest.raises(ProfileError) as caught:
-        check_budget(plan, cost, PlanReader(text, Path("lr.toml")))
+        check_budget(plan, cost, PlanReader(text, Path("lr.toml")), 1.5)
     assert "lr.toml:10: budget." in caught.value.message and "or more" in caught.value.hint
+
+
+def test_an_amount_of_money_needs_a_price() -> None:
+    text = PLAN.format(scheduler="asha", budget="money = 30")
+    plan = plan_of(text, Path("lr.toml"))
+    with pytest.raises(ProfileError, match="what an hour of this card costs") as caught:
+        check_budget(plan, forecast(plan, an_estimate(4.0), None), PlanReader(text, Path("lr.toml")), None)
+    assert "hardware.price_per_hour" in caught.value.hint

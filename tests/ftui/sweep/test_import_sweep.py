@@ -46,7 +46,27 @@ def test_a_sweep_of_axolotl_is_a_grid(tmp_path: Path) -> None:
     assert "sequence_len" in result.dropped[0]
 
 
-@pytest.mark.parametrize(("text", "what"), [("base_model: x\n", "no sweep"), ("seed: [1, 2]\n", "no key that can be")])
+def test_a_file_of_llamafactory_with_lists_is_a_grid(tmp_path: Path) -> None:
+    text = (
+        "stage: sft\nlora_target: all\nlora_rank: [8, 16]\nlearning_rate: [1.0e-4, 2.0e-4, 4.0e-4]\ncutoff_len: 512\n"
+    )
+    (tmp_path / "grid.yaml").write_text(text)
+    result = import_sweep(tmp_path / "grid.yaml")
+    plan = plan_of(result.text, tmp_path / "sweep.toml")
+    assert (plan.sampler, plan.trials) == ("grid", 6)
+    assert plan.space == (ValueList("adapter.r", (8, 16)), ValueList("train.learning_rate", (1e-4, 2e-4, 4e-4)))
+    told = "stage, lora_target, cutoff_len: have one value each; `ftui import grid.yaml` makes a profile of them"
+    assert result.dropped == [told]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("lora_target_modules: [q_proj, v_proj]\nlora_r: 8\n", "no sweep"),
+        ("base_model: x\n", "no sweep"),
+        ("seed: [1, 2]\n", "no key that can be"),
+    ],
+)
 def test_what_is_no_sweep(text: str, what: str, tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(text)
     with pytest.raises(ProfileError, match=what):
