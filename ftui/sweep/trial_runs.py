@@ -23,7 +23,7 @@ from ftui.profile.consent import keep_consents
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.schema import Profile
 from ftui.queue.queue_files import QueueFiles
-from ftui.queue.waiting_runs import Added
+from ftui.queue.waiting_runs import Added, Kind
 from ftui.runs.journal import Tail
 from ftui.runs.records.supervisor_records import EngineEnded, EngineStarted
 from ftui.runs.run_folder import Run, RunFacts
@@ -102,7 +102,7 @@ def _send_on(run: Run, profile: Profile) -> bool:
     return True
 
 
-def _estimate(profile: Profile) -> tuple[Estimate, Card, str]:
+def _estimate(profile: Profile) -> tuple[Estimate, Card, Kind]:
     """What a trial needs in closed form, the card it is for, and its device."""
     machine = find_machine()
     device = device_kind(profile, machine)

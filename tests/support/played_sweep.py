@@ -54,7 +54,7 @@ def make_sweep(root: Path, plan: str = PLAN, name: str = "found") -> SweepFiles:
 
 def formula_loss(trial: Trial, step: int) -> float:
     """What a trial comes to at a step; a trial again with another seed a little more or less."""
-    luck = 1e-3 * (trial.values.get("train.seed", 0) % 3) * (trial.repeat_of is not None)
+    luck: float = 1e-3 * (trial.values.get("train.seed", 0) % 3) * (trial.repeat_of is not None)
     return loss_at(trial.values["train.learning_rate"], trial.values["adapter.r"], step) + luck
 
 

@@ -13,10 +13,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
+from ftui.sweep.controller import Controller
 from ftui.sweep.promotion import best_trials
+from ftui.sweep.sweep_files import Trial
 from tests.bench.search.record import CURVES, EVERY, NUM_TRIALS, STEPS
 from tests.support.played_sweep import make_sweep, play
 
@@ -48,13 +51,14 @@ def search_by_ftui(curves: Mapping[str, list[Mapping[str, float]]], scheduler: s
         plan = PLAN.replace("SCHEDULER", scheduler).replace("FINISH", str(finish)).replace("SEED", seed)
         with tempfile.TemporaryDirectory() as folder:
             files = make_sweep(Path(folder), plan)
-            state = play(files, loss_of=lambda trial, step, losses=of_seed: losses[trial.number].get(str(step)))
-            from ftui.sweep.results.sweep_results import view_sweep
-
-            ladder = view_sweep(files).ladder
-        steps = sum(max(trial.steps.values()) for trial in state.trials)
-        found[seed] = (steps, best_trials(ladder, [trial.stand for trial in state.trials])[0].number)
+            state = play(files, loss_of=partial(_recorded, of_seed))
+            best = best_trials(Controller(files).ladder, [trial.stand for trial in state.trials])[0]
+        found[seed] = (sum(max(trial.steps.values()) for trial in state.trials), best.number)
     return found
+
+
+def _recorded(losses: list[Mapping[str, float]], trial: Trial, step: int) -> float | None:
+    return losses[trial.number].get(str(step))
 
 
 def search_by_stopping(python: str, tool: str) -> Found:

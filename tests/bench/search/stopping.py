@@ -30,12 +30,13 @@ def search_by_ray(curves: Sequence[Curve], first: int, last: int, eta: int) -> t
     from ray.tune.schedulers import ASHAScheduler
 
     scheduler = ASHAScheduler("step", "loss", "min", max_t=last, grace_period=first, reduction_factor=eta)
+    controller: Any = None  # of which the scheduler asks nothing
     steps, reports = 0, []
     for number, curve in enumerate(curves):
         trial: Any = NamedTrial(str(number))
-        scheduler.on_trial_add(None, trial)
+        scheduler.on_trial_add(controller, trial)
         for step, loss in sorted(curve.items()):
-            if scheduler.on_trial_result(None, trial, {"step": step, "loss": loss}) == "STOP":
+            if scheduler.on_trial_result(controller, trial, {"step": step, "loss": loss}) == "STOP":
                 break
         steps += step
         reports.append((loss, number))
