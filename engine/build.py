@@ -36,6 +36,7 @@ from .offload.host_state import keep_state_on_host
 from .offload.load_packed import load_packed
 from .offload.stored_activations import offload_activations
 from .optim.optimizer import make_optimizer
+from .reinforcement.value_head import add_value_head
 from .rewards.score_with_model import find_reward_model
 from .runtime.event_writer import EventWriter
 from .system.device import Hardware
@@ -96,6 +97,8 @@ def prepare_model(model: Any, profile: Profile, hardware: Hardware, start: Start
     trained = apply_method(model, profile, hardware, start)
     if profile.run.stage in COMPARING_STAGES | POLICY_STAGES:  # two answers, or model and reference: with all units
         disable_dropout(trained)
+    if profile.run.stage == "ppo":
+        add_value_head(trained)
     check_new_tokens(trained, start.new_token_ids)
     prepare_trained(trained, profile.train)
     if profile.hardware.shard != "none":

@@ -5,7 +5,8 @@ from typing import NamedTuple
 TOKENS = ("sft", "pretrain")
 PAIRS = ("dpo", "orpo", "simpo", "cpo")
 REWARDED = (*PAIRS, "rm")
-SAMPLED = ("grpo",)
+SAMPLED = ("grpo", "ppo")
+PPO = ("ppo",)
 
 
 class Measure(NamedTuple):
@@ -52,13 +53,23 @@ MEASURES = {
     "logps/chosen": Measure("chosen log-prob", "logp ch", True, (*PAIRS, "kto")),
     "logps/rejected": Measure("rejected log-prob", "logp rej", None, (*PAIRS, "kto")),
     "reward": Measure("reward", "reward", None, SAMPLED),
-    "reward_std": Measure("spread of rewards in a group", "spread", None, SAMPLED),
-    "frac_reward_zero_std": Measure("groups without spread", "no spread", None, SAMPLED),
+    "reward_std": Measure("spread of rewards in a group", "spread", None, ("grpo",)),
+    "frac_reward_zero_std": Measure("groups without spread", "no spread", None, ("grpo",)),
     "completions/mean_length": Measure("answer tokens", "tokens", None, SAMPLED),
     "completions/clipped_ratio": Measure("answers cut off", "cut off", None, SAMPLED),
-    "clip_ratio/region_mean": Measure("clipped ratios", "clipped", None, SAMPLED),
+    "clip_ratio/region_mean": Measure("clipped ratios", "clipped", None, ("grpo",)),
     "entropy": Measure("entropy", "entropy", None, SAMPLED),
-    "kl": Measure("kl to reference", "kl", None, ("kto", *SAMPLED)),
+    "kl": Measure("kl to reference", "kl", None, ("kto", "grpo")),
+    "objective/kl": Measure("kl to reference", "kl", None, PPO),
+    "objective/kl_coef": Measure("coefficient of the kl", "kl coef", None, PPO),
+    "objective/scores": Measure("scores", "scores", None, PPO),
+    "objective/rlhf_reward": Measure("score less kl", "rlhf", None, PPO),
+    "objective/entropy": Measure("nats of an answer", "nats", None, PPO),
+    "policy/clipfrac_avg": Measure("clipped ratios", "clipped", None, PPO),
+    "policy/approxkl_avg": Measure("move since sampling", "moved", None, PPO),
+    "loss/value_avg": Measure("loss of the values", "val loss", None, PPO),
+    "val/clipfrac_avg": Measure("clipped values", "val clip", None, PPO),
+    "val/var_explained": Measure("explained variance", "explained", None, PPO),
     "nll_loss": Measure("chosen nll", "nll", False, ("orpo", "cpo")),
     "log_odds_ratio": Measure("log odds ratio", "log odds", True, ("orpo",)),
     **TEXT_MEASURES,

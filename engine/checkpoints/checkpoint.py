@@ -4,6 +4,7 @@ adapter_model.safetensors | model.safetensors, configs, tokenizer     at the top
 resume/optimizer.safetensors, optimizer.json                          moments; groups
 resume/rng.safetensors, rng.json                                      random generators at the step's boundary
 resume/rng-1.safetensors ...                                          those of the other ranks
+resume/value_head.safetensors                                         what only training needs of the model: stage ppo
 resume/state.json                                                     TrainState
 """
 
@@ -41,6 +42,8 @@ from ..models.weights import (
     write_weights,
 )
 from ..optim.optimizer_state import load, state_bytes, state_of
+from ..reinforcement.value_head import FILE as VALUE_HEAD
+from ..reinforcement.value_head import fill_value_head, value_head_tensors
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
 from ..system.environment import versions
@@ -263,9 +266,11 @@ def write_resume_state(
     for rank, data in ranks.items():
         (folder / f"rng-{rank}.safetensors").write_bytes(data)
     (folder / "state.json").write_bytes(msgspec.json.encode(state))
+    head = value_head_tensors(parts.model)
     return {
         "resume/optimizer.safetensors": safetensors_file(tensors),
         "resume/rng.safetensors": safetensors_file(rng.tensors()),
+        **({f"resume/{VALUE_HEAD}": safetensors_file(head)} if head else {}),
     }
 
 
@@ -279,6 +284,9 @@ def restore(parts: ModelParts, state: TrainState, checkpoint: Checkpoint, rank: 
     """
     read_own_weights(parts, checkpoint.path)
     folder = checkpoint.path / "resume"
+    if value_head_tensors(parts.model):
+        head = folder / VALUE_HEAD
+        fill_value_head(parts.model, read_tensors(head) if head.exists() else {})
     plain = json.loads((folder / "optimizer.json").read_bytes())
     load(parts.optimizer, read_moments(parts.optimizer, folder / "optimizer.safetensors"), plain)
     if (rng := _read_random_state(folder, rank)) is None:

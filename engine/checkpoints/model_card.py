@@ -98,6 +98,9 @@ def read_journal(run: Run, step: int) -> tuple[RunStarted | None, list[Evaluatio
     return start, evaluations
 
 
+VALUE_HEAD_KEPT = "not part of it: with the state of the run's checkpoints (resume/value_head.safetensors)"
+
+
 def _front(facts: CardFacts) -> str:
     base = facts.profile.model.name_or_path or ""
     known = [f"base_model: {base}"] if _HUB_ID.fullmatch(base) else []  # the hub refuses a path of this disk
@@ -112,6 +115,7 @@ def _rows(facts: CardFacts) -> list[tuple[str, str]]:
         ("base model", _describe_base(profile)),
         ("stage, method", f"{profile.run.stage}, {profile.adapter.method}"),
         *([("score", facts.score)] if facts.score else []),
+        *([("value head", VALUE_HEAD_KEPT)] if profile.run.stage == "ppo" else []),
         *([("base stored in", _describe_bits(profile.adapter))] if profile.adapter.is_quantised else []),
         ("weights", facts.weights),
         (f"evaluation loss{made_into}", f"{_figure(facts.loss_before)} at step 0, {_figure(facts.loss)} here"),

@@ -66,7 +66,7 @@ def _scores(model: Any, batch: Batch) -> Measured:
 
 
 def _logits(model: Any, batch: Batch) -> Measured:
-    states, head, _ = predict_targets(model, batch)
+    states, head, _, _ = predict_targets(model, batch)
     kept = set(np.linspace(0, len(states) - 1, min(POSITIONS_PER_ROW, len(states))).astype(int).tolist())
     outputs, loss_sum = [], 0.0
     for start in range(0, len(states), CHUNK):

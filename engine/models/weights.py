@@ -18,6 +18,7 @@ from ftui.errors import ModelError
 from ftui.system.checked_write import Pieces
 
 from ..distributed.sharded_base import own_part
+from ..reinforcement.value_head import is_of_value_head, value_head_tensors
 from .adapter_files import ADAPTER
 from .transformers_internals import redirect_weight_files
 
@@ -139,11 +140,13 @@ def write_model(model: PreTrainedModel, folder: Path) -> dict[str, Pieces]:
 
 
 def _stand_ins(model: PreTrainedModel) -> tuple[dict[str, torch.Tensor] | None, dict[int, torch.Tensor]]:
-    """For a model whose weights are divided among ranks: a state_dict of tensors without memory that have the shapes of
-    the whole ones, and which weight each (by its id) stands for. transformers looks at sizes and memory."""
+    """What transformers saves of a model where that is not all it has: of one with a value head the rest; of one whose
+    weights are divided among ranks tensors without memory that have the shapes of the whole ones, and which weight each
+    (by its id) stands for. transformers looks at sizes and memory."""
     weights: dict[str, torch.Tensor] = model.state_dict()
     if not any(isinstance(weight, DTensor) for weight in weights.values()):
-        return None, {}
+        without = {name: weight for name, weight in weights.items() if not is_of_value_head(name)}
+        return (without if len(without) < len(weights) else None), {}
     stand_ins = {name: torch.empty(weight.shape, dtype=weight.dtype, device="meta") for name, weight in weights.items()}
     return stand_ins, {id(stand_in): weights[name] for name, stand_in in stand_ins.items()}
 
@@ -168,7 +171,7 @@ def fill_adapter(adapted: Any, folder: Path) -> None:
     """
     result: Any = set_peft_model_state_dict(adapted, read_tensors(folder / ADAPTER))
     absent = set(result.missing_keys)
-    weights = list(adapted.named_parameters(remove_duplicate=False))
+    weights = [one for one in adapted.named_parameters(remove_duplicate=False) if not is_of_value_head(one[0])]
     filled_ids = {id(weight) for name, weight in weights if name not in absent}  # of tied weights one name is enough
     if missing := [name for name, weight in weights if weight.requires_grad and id(weight) not in filled_ids]:
         raise ModelError(f"{folder / ADAPTER} lacks {missing[0]} and {len(missing) - 1} others.")
@@ -192,7 +195,7 @@ def read_weights(model: Any, folder: Path) -> None:
         fill_adapter(model, folder)
         return
     loaded = type(model).from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-    model.load_state_dict(loaded.state_dict())
+    model.load_state_dict(loaded.state_dict() | value_head_tensors(model))  # which has a file of its own
 
 
 def trainable(model: PreTrainedModel) -> dict[str, torch.Tensor]:

@@ -69,8 +69,8 @@ class Objective:
 
 def make_objective(profile: Profile) -> Objective:
     """The stage of the profile's `run.stage`."""
-    from . import grpo, kto, pair_stages, pretrain, reward_model, sft
+    from . import grpo, kto, pair_stages, ppo, pretrain, reward_model, sft
 
     stages = {"pretrain": pretrain.stage, "sft": sft.stage, "kto": kto.stage, "rm": reward_model.stage}
-    stages["grpo"] = grpo.stage
+    stages |= {"grpo": grpo.stage, "ppo": ppo.stage}
     return stages.get(profile.run.stage, pair_stages.stage)(profile)

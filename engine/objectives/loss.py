@@ -8,6 +8,8 @@ In training the loss may be more than the cross-entropy: smoothed labels, and th
 evaluation (autograd off) is always the plain cross-entropy.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -62,9 +64,12 @@ class Batch:
             is a piece that continues the last positive one: an answer after its prompt (engine/models/joined_rows.py).
         ends: (sequences,) int64, where the last token of each stands in the flattened positions (stage rm).
         margins: (pairs,) float32, by how much the chosen answer is better; 0 where that is not known (stage rm).
-        advantages: (sequences,) float32, how much better each sampled answer is than others (stage grpo).
+        advantages: float32, how much better each sampled answer is than others, (sequences,) in stage grpo; each token
+            than what was expected, (targets,) in stage ppo.
         old: (targets,) float32, log-probabilities of the targets when they were sampled; without it, they are those of
-            now (stage grpo).
+            now (stages grpo and ppo).
+        values: (targets,) float32, what the value head said before each target when it was sampled (stage ppo).
+        returns: (targets,) float32, what it should have said (stage ppo).
     """
 
     input_ids: Tensor
@@ -82,6 +87,8 @@ class Batch:
     margins: Tensor | None = None
     advantages: Tensor | None = None
     old: Tensor | None = None
+    values: Tensor | None = None
+    returns: Tensor | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -106,11 +113,13 @@ class Predictions(NamedTuple):
         head: the plain head, if it is one.
         balance: while autograd is on, how evenly its experts are used, times the coefficient in the model's config
             (float32 scalar); `None` where there is nothing to balance.
+        hidden: (targets, width), the last hidden states, if asked for.
     """
 
     states: Tensor
     head: nn.Linear | None
     balance: Tensor | None
+    hidden: Tensor | None = None
 
 
 def cross_entropy(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> CrossEntropy:
@@ -121,7 +130,7 @@ def cross_entropy(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) 
     with labels, so times the number of targets.
     """
     smoothing = label_smoothing if torch.is_grad_enabled() else 0.0
-    states, head, balance = predict_targets(model, batch)
+    states, head, balance, _ = predict_targets(model, batch)
     if head is not None:
         found = chunked_cross_entropy(head, states, batch.target_ids, smoothing)
     else:
@@ -139,8 +148,11 @@ def _whole_cross_entropy(logits: Tensor, target_ids: Tensor, smoothing: float) -
         return CrossEntropy(loss, each.sum() if smoothing else loss.detach(), count_right(logits, target_ids), each)
 
 
-def predict_targets(model: nn.Module, batch: Batch) -> Predictions:
-    """One forward pass over a batch; only what predicts a target is kept of it. `model` may carry a PEFT adapter."""
+def predict_targets(model: nn.Module, batch: Batch, *, hidden: bool = False) -> Predictions:
+    """One forward pass over a batch; only what predicts a target is kept of it. `model` may carry a PEFT adapter.
+
+    `hidden`: keep the last hidden states of these positions, too.
+    """
     base, inputs = model_and_inputs(model, batch)
     coefficient = _router_coefficient(base) if torch.is_grad_enabled() else None
     if coefficient is not None:
@@ -151,11 +163,24 @@ def predict_targets(model: nn.Module, batch: Batch) -> Predictions:
     if head is not None:
         with packing_is(batch.position_ids is not None):
             outputs = base.base_model(**inputs)
-        states = outputs.last_hidden_state.flatten(0, 1)[batch.predictors]
+        states = last = outputs.last_hidden_state.flatten(0, 1)[batch.predictors]
     else:
-        outputs, states = _target_logits(base, inputs, batch)
+        with _last_states(base) as found:
+            outputs, states = _target_logits(base, inputs, batch)
+        last = found[0].flatten(0, 1)[batch.predictors] if hidden else None
     balance = None if coefficient is None else coefficient * _router_loss(base, outputs, batch)
-    return Predictions(states, head, balance)
+    return Predictions(states, head, balance, last if hidden else None)
+
+
+@contextmanager
+def _last_states(base: Any) -> Iterator[list[Tensor]]:
+    """A block that collects what the decoder under a model's own head gives it."""
+    found: list[Tensor] = []
+    hook = base.base_model.register_forward_hook(lambda module, inputs, outputs: found.append(outputs[0]))
+    try:
+        yield found
+    finally:
+        hook.remove()
 
 
 def model_and_inputs(model: nn.Module, batch: Batch) -> tuple[Any, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Losses of proximal policy optimisation (Schulman et al. 2017), token by token. Formulas and names are TRL's (1.12)."""
+"""Losses of proximal policy optimisation (Schulman et al. 2017), by token. Formulas and names are TRL's (1.12)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class PpoSettings:
     cliprange_value: float = 0.2
 
 
-class TokenFacts(NamedTuple):
+class SampledTokens(NamedTuple):
     """Of each token of the answers of a micro-batch, (targets,) float32.
 
     Attributes:
@@ -36,31 +36,31 @@ class TokenFacts(NamedTuple):
     advantages: Tensor
 
 
-def policy_losses(facts: TokenFacts, cliprange: float) -> Tensor:
+def policy_losses(facts: SampledTokens, cliprange: float) -> Tensor:
     """(targets,) -min(rho A, clip(rho) A), rho how much likelier a token has become."""
     rho = (facts.log_probs - facts.old).exp()
     return torch.max(-facts.advantages * rho, -facts.advantages * rho.clamp(1 - cliprange, 1 + cliprange))
 
 
-def value_losses(facts: TokenFacts, cliprange_value: float) -> Tensor:
+def value_losses(facts: SampledTokens, cliprange_value: float) -> Tensor:
     """(targets,) half the squared distance from the return, of the value or of what is left of it within
     `cliprange_value` of the old one: the larger."""
     near = _near_old(facts, cliprange_value)
     return 0.5 * torch.max((facts.values - facts.returns) ** 2, (near - facts.returns) ** 2)
 
 
-def _near_old(facts: TokenFacts, cliprange_value: float) -> Tensor:
+def _near_old(facts: SampledTokens, cliprange_value: float) -> Tensor:
     return facts.values.clamp(facts.old_values - cliprange_value, facts.old_values + cliprange_value)
 
 
-def ppo_loss(facts: TokenFacts, settings: PpoSettings) -> Tensor:
+def ppo_loss(facts: SampledTokens, settings: PpoSettings) -> Tensor:
     """The sum over the targets (float32 scalar): of a step it is divided by their number."""
     values = value_losses(facts, settings.cliprange_value)
     return (policy_losses(facts, settings.cliprange) + settings.vf_coef * values).sum()
 
 
 @torch.no_grad()
-def ppo_metrics(facts: TokenFacts, settings: PpoSettings) -> dict[str, Tensor]:
+def ppo_metrics(facts: SampledTokens, settings: PpoSettings) -> dict[str, Tensor]:
     """Sums over the targets, by TRL's names: the two losses, the shares that clipping has changed, the ratio, and an
     estimate of how far the model has moved since it gave the answers."""
     moved = facts.log_probs - facts.old

@@ -148,8 +148,7 @@ def make_run_plan(
 
 def reuse_of(profile: Profile) -> Reuse:
     """How often the rows of a profile are trained on in one pass over them: once, but for prompts."""
-    section = profile.grpo
-    return Reuse(section.steps_per_generation, section.num_iterations) if profile.samples_answers else Reuse()
+    return Reuse(*profile.sampled.steps_and_passes) if profile.samples_answers else Reuse()
 
 
 def _check_end(plan: RunPlan, key: str) -> RunPlan:

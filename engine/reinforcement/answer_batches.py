@@ -16,7 +16,11 @@ from ..training.prefetch import StepBatches
 from .rollout_metrics import measure_answers
 
 LogProbs = Mapping[str, Sequence[np.ndarray]]
-"""By `old` and `reference`, as far as they are known: of each answer, one value for each of its tokens (float32)."""
+"""By their names in `Batch` (`old`, `reference`, in stage ppo `values` and others), as far as they are known: of each
+answer, one value for each of its tokens (float32)."""
+
+MIXED = 0x990
+"""Tells the order of answers in later passes from other uses of a seed."""
 
 
 class AnswerBatches:
@@ -24,13 +28,17 @@ class AnswerBatches:
 
     Args:
         masks_truncated: answers that were cut off are not trained on.
+        by_token: stage ppo: an answer without a reward is not trained on, and each pass over the answers after the
+            first has them in other steps.
     """
 
-    def __init__(self, reuse: Reuse, pad_id: int, layout: RowLayout, *, masks_truncated: bool) -> None:
+    def __init__(
+        self, reuse: Reuse, pad_id: int, layout: RowLayout, *, masks_truncated: bool, by_token: bool = False
+    ) -> None:
         self._reuse, self._pad_id, self._layout = reuse, pad_id, layout
-        self._masks_truncated = masks_truncated
+        self._masks_truncated, self._by_token = masks_truncated, by_token
         self._rollout: Rollout | None = None
-        self._parts: list[range] = []
+        self._parts: list[Sequence[int]] = []
         self._log_probs: LogProbs = {}
 
     def load(self, rollout: Rollout, num_prompts: Sequence[int], log_probs: LogProbs) -> None:
@@ -42,7 +50,7 @@ class AnswerBatches:
     def get(self, step: int, size: int) -> tuple[StepBatches, float]:
         """The micro-batches of a step, of at most `size` answers, and the seconds waited for them: none."""
         assert self._rollout is not None, "answers are there before their step"
-        answers = self._parts[(step - 1) % self._reuse.length % self._reuse.num_steps]
+        answers = self._answers_of(step)
         batches = [batch for _, batch in self.cut(answers, size)]
         amounts = {name: sum(batch.amounts[name] for batch in batches) for name in batches[0].amounts}
         amounts["targets"] = max(1, amounts["targets"])  # all of them may have been cut off: then nothing is learned
@@ -50,11 +58,22 @@ class AnswerBatches:
         facts = measure_answers(self._rollout, answers)
         return StepBatches(batches, amounts, 0, none, none, facts=facts), 0.0
 
+    def _answers_of(self, step: int) -> Sequence[int]:
+        """The answers of a step; those of a rollout in an order that its number, the pass and the seed say."""
+        rollout, (number, place) = self._rollout, divmod(step - 1, self._reuse.length)
+        iteration, part = divmod(place, self._reuse.num_steps)
+        answers = self._parts[part]
+        if rollout is None or not (self._by_token and iteration):
+            return answers
+        order = np.random.default_rng([rollout.seed, MIXED, number, iteration]).permutation(len(rollout))
+        mixed: list[int] = order[list(answers)].tolist()
+        return mixed
+
     def start(self, step: int, size: int) -> None:
         """Nothing is made ahead: the answers of another rollout are not there yet."""
 
     @property
-    def parts(self) -> Sequence[range]:
+    def parts(self) -> Sequence[Sequence[int]]:
         """The answers of each step that shares the rollout."""
         return self._parts
 
@@ -71,7 +90,6 @@ class AnswerBatches:
         return [(group, self._collate(rollout, group)) for group in groups]
 
     def _collate(self, rollout: Rollout, numbers: list[int]) -> Batch:
-        assert rollout.advantages is not None, "it is scored"
         sequences = [self._sequence(rollout, number) for number in numbers]
         batch = collate([[one] for one in sequences], self._pad_id, layout=self._layout)
         counts = [sequence.num_targets for sequence in sequences]
@@ -80,15 +98,15 @@ class AnswerBatches:
             name: torch.from_numpy(np.concatenate([np.zeros(0, np.float32), *(of_each[n] for n in trained)]))
             for name, of_each in self._log_probs.items()
         }
-        return replace(
-            batch,
-            sequence_of=torch.repeat_interleave(torch.arange(len(numbers)), torch.tensor(counts)),
-            advantages=torch.from_numpy(rollout.advantages[numbers]),
-            **values,
-        )
+        if rollout.advantages is not None:
+            values = {"advantages": torch.from_numpy(rollout.advantages[numbers])} | values
+        sequence_of = torch.repeat_interleave(torch.arange(len(numbers)), torch.tensor(counts))
+        return replace(batch, sequence_of=sequence_of, **values)
 
     def _sequence(self, rollout: Rollout, number: int) -> encode.Sequence:
         prompt, answer = rollout.prompt_ids[number // rollout.group_size], rollout.completion_ids[number]
         is_trained = rollout.is_complete[number] or not self._masks_truncated
+        if self._by_token and rollout.rewards is not None:
+            is_trained = is_trained and not np.isnan(rollout.rewards.totals[number])
         targets = np.concatenate([np.zeros(len(prompt), bool), np.full(len(answer), is_trained)])
         return encode.Sequence(np.concatenate([prompt, answer]).astype(np.int32), targets)

@@ -35,7 +35,7 @@ class AnswerGeneration:
     events: EventWriter
 
     def __post_init__(self) -> None:
-        self._batch_size = self.profile.grpo.max_num_seqs
+        self._batch_size = self.profile.sampled.max_num_seqs
 
     def generate(self, number: int, asked: Sequence[AskedRow], prompts: Sequence[np.ndarray]) -> Rollout:
         """Rollout `number`, not scored: answers to `prompts` (ids, int32), which are those of the rows `asked`.
@@ -45,7 +45,7 @@ class AnswerGeneration:
             ModelError: a prompt cannot be answered.
             GpuMemoryError, HostMemoryError: not even one answer fits.
         """
-        size, decode = self.profile.grpo.num_generations, self.data.tokenizer.decode
+        size, decode = self.profile.sampled.num_generations, self.data.tokenizer.decode
         wanted = [
             Prompt(ids.tolist(), number * MOST_ANSWERS + place * size + nth)
             for place, ids in enumerate(prompts)
@@ -64,7 +64,7 @@ class AnswerGeneration:
         )  # fmt: skip
 
     def _answer(self, number: int, wanted: Sequence[Prompt]) -> list[FinishedAnswer]:
-        section = self.profile.grpo
+        section = self.profile.sampled
         sampling = Sampling(
             section.temperature, section.top_p, section.top_k, section.min_p, section.repetition_penalty,
             self.profile.train.seed,

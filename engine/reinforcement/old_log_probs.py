@@ -1,4 +1,5 @@
-"""How likely the answers of a rollout were when they were sampled, and are under the reference.
+"""How likely the answers of a rollout were when they were sampled, and are under the reference; and what the value head
+said.
 
 Both are measured before the first step on them, in the micro-batches of the steps, so that a ratio is 1 to the last bit
 where the model is the same; and kept beside the rollout, since a resumed run has only a later model. The reference is
@@ -8,6 +9,7 @@ the model without its adapter: no second one is held.
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from ftui.runs.run_folder import Run
 from ..models.model_parts import ModelParts
 from ..models.performance import uncompiled
 from ..objectives.log_probs import target_log_probs
+from ..objectives.loss import Batch
 from ..planning.mixing import reuse_of
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.disk_wait import DiskWait
@@ -28,6 +31,7 @@ from ..runtime.event_writer import EventWriter
 from ..system.memory import no_memory, release_cached_memory, within_memory
 from ..training.measured_values import read_values, write_values
 from .answer_batches import AnswerBatches, LogProbs
+from .value_head import token_values
 
 
 @dataclass(eq=False)
@@ -43,9 +47,14 @@ class OldLogProbs:
 
     @property
     def names(self) -> list[str]:
-        """`old` where more than one step is on the same model's answers, `reference` where the loss has one."""
-        section = self.profile.grpo
-        needed = {"old": reuse_of(self.profile).length > 1, "reference": section.beta > 0}
+        """`old` where more than one step is on the same model's answers, `reference` where the loss has one; in stage
+        ppo `old` and `values` always."""
+        by_token = self.profile.run.stage == "ppo"
+        needed = {
+            "old": by_token or reuse_of(self.profile).length > 1,
+            "values": by_token,
+            "reference": self.profile.sampled.has_reference,
+        }
         return [name for name, is_needed in needed.items() if is_needed]
 
     def obtain(
@@ -66,48 +75,60 @@ class OldLogProbs:
             if not may_measure:
                 raise DataError(f"{path} is missing or damaged, and the model that it was measured with is gone.")
             with self.events.within("scoring", "log-probabilities of the answers"):
-                values = self._measure(batches, num_answers)
+                measured = self.measure(batches, num_answers)
+            lengths = np.array([len(one) for one in measured[self.names[0]]], np.int64)
+            values = {"lengths": lengths} | {name: np.concatenate(of_each) for name, of_each in measured.items()}
             kept = values
             self.disk_wait.retry(lambda: write_values(path, kept, rollout_hash))
         ends = np.cumsum(values["lengths"])[:-1]
         return {name: np.split(values[name], ends) for name in self.names}
 
-    def _measure(self, batches: AnswerBatches, num_answers: int) -> dict[str, np.ndarray]:
+    def measure(self, batches: AnswerBatches, num_answers: int) -> LogProbs:
+        """Those of all answers by name, with the model as it is; of an answer that is not trained on there are none.
+
+        Raises:
+            Shutdown, GpuMemoryError, HostMemoryError: see `obtain`.
+        """
         found: dict[str, list[np.ndarray]] = {name: [np.zeros(0, np.float32)] * num_answers for name in self.names}
-        size = self.profile.micro_batch
-        for part in batches.parts:
-            for name in self.names:
-                with self._reference() if name == "reference" else contextlib.nullcontext():
-                    for answers, values in self._values(batches, part, size):
-                        for answer, own in zip(answers, values, strict=True):
-                            found[name][answer] = own
-        lengths = np.array([len(one) for one in found[self.names[0]]], np.int64)
-        return {"lengths": lengths} | {name: np.concatenate(of_each) for name, of_each in found.items()}
+        for names in ([name for name in self.names if name != "reference"], ["reference"]):
+            wanted = [name for name in names if name in self.names]
+            for part in batches.parts if wanted else ():
+                with self._reference() if wanted == ["reference"] else contextlib.nullcontext():
+                    for answers, values in self._values(batches, part, self.profile.micro_batch, wanted):
+                        for place, answer in enumerate(answers):
+                            for name, of_each in values.items():
+                                found[name][answer] = of_each[place]
+        return found
 
     def _values(
-        self, batches: AnswerBatches, part: Sequence[int], size: int
-    ) -> Iterator[tuple[list[int], list[np.ndarray]]]:
+        self, batches: AnswerBatches, part: Sequence[int], size: int, names: Sequence[str]
+    ) -> Iterator[tuple[list[int], dict[str, list[np.ndarray]]]]:
         for answers, batch in batches.cut(part, size):
             self.control.poll(RequestLevel.SAVE)
             self.events.progress()
-
-            def measure(batch: Any = batch) -> np.ndarray:
-                with torch.no_grad(), uncompiled(self.profile.train), self.parts.autocast():
-                    found = target_log_probs(
-                        self.parts.model, batch.to(self.parts.device), temperature=self.profile.grpo.temperature
-                    )
-                return np.asarray(found.values.float().cpu())
-
-            values, problem = within_memory(measure)
+            values, problem = within_memory(partial(self._measure_batch, batch, "values" in names))
             if values is None:
                 release_cached_memory(self.parts.device)
                 if len(answers) == 1:
-                    raise no_memory(self.parts.device, f"one answer ({problem})", "Lower grpo.max_completion_length.")
-                yield from self._values(batches, answers, len(answers) // 2)
+                    key = f"{self.profile.run.stage}.max_completion_length"
+                    raise no_memory(self.parts.device, f"one answer ({problem})", f"Lower {key}.")
+                yield from self._values(batches, answers, len(answers) // 2, names)
                 continue
             assert batch.sequence_of is not None, "answers are numbered"
             ends = np.cumsum(np.bincount(batch.sequence_of.numpy(), minlength=len(answers)))[:-1]
-            yield answers, np.split(values, ends)
+            log_probs, said = values
+            of_tokens = {name: said if name == "values" else log_probs for name in names}
+            yield answers, {name: np.split(one, ends) for name, one in of_tokens.items()}
+
+    def _measure_batch(self, batch: Batch, with_values: bool) -> tuple[np.ndarray, np.ndarray]:
+        """(targets,) log-probabilities, and what the value head says before each, if asked for."""
+        with torch.no_grad(), uncompiled(self.profile.train), self.parts.autocast():
+            found = target_log_probs(
+                self.parts.model, batch.to(self.parts.device), hidden=with_values,
+                temperature=self.profile.sampled.temperature,
+            )  # fmt: skip
+            said = found.values if found.hidden is None else token_values(self.parts.model, found.hidden)
+        return np.asarray(found.values.float().cpu()), np.asarray(said.float().cpu())
 
     def _reference(self) -> Any:
         return self.parts.model.disable_adapter()

@@ -33,6 +33,7 @@ from .asked_rows import AskedRow, AskedRows
 from .generating import AnswerGeneration, count_tokens
 from .made_rollouts import MadeRollouts, weights_mark
 from .old_log_probs import OldLogProbs
+from .ppo_rollouts import TokenLearning
 from .scoring import AnswerScoring
 
 BASELINES = {"grpo": "mean", "rloo": "leave_one_out"}
@@ -54,6 +55,8 @@ class RolloutMaker:
     control: Control
     events: EventWriter
     disk_wait: DiskWait
+    learning: TokenLearning | None = None
+    """In stage ppo."""
 
     def __post_init__(self) -> None:
         self._reuse = reuse_of(self.profile)
@@ -75,18 +78,24 @@ class RolloutMaker:
                 raise DataError(f"The answers that step {step} trains on are not known any more.", hint=GO_BACK)
             rollout, digest = self._obtain(number, step)
             state.rollout, state.rollout_hash = number, digest
+            state.kl_coef, state.scores = rollout.kl_coef, list(rollout.scores)
         elif self._loaded != state.rollout_hash:
             rollout = read_rollout(self.run.rollouts, number, state.rollout_hash)
         else:
             return
-        start = number * self._reuse.length
-        sizes = [len(self.data.plan.step(start + part)) for part in range(1, self._reuse.num_steps + 1)]
-        self.batches.load(rollout, sizes, {})
-        log_probs = self.old_log_probs.obtain(
-            number, state.rollout_hash, self.batches, len(rollout), may_measure=not first
-        )
-        self.batches.load(rollout, sizes, log_probs)
+        sizes = self._sizes(number)
+        self.batches.load(rollout, sizes, rollout.tokens)
+        if self.learning is None:
+            log_probs = self.old_log_probs.obtain(
+                number, state.rollout_hash, self.batches, len(rollout), may_measure=not first
+            )
+            self.batches.load(rollout, sizes, log_probs)
         self._loaded = state.rollout_hash
+
+    def _sizes(self, number: int) -> list[int]:
+        """The prompts of each step that shares a rollout."""
+        start = number * self._reuse.length
+        return [len(self.data.plan.step(start + part)) for part in range(1, self._reuse.num_steps + 1)]
 
     def _obtain(self, number: int, step: int) -> tuple[Rollout, str]:
         """Rollout `number`, scored, written down and journaled, and its hash."""
@@ -109,13 +118,9 @@ class RolloutMaker:
         ]
         asked = [self._rows[example] for example in examples]
         rollout, seconds = self._answer(number, examples, asked, weights)
-        section, started = self.profile.grpo, self._working_time()
+        started = self._working_time()
         table = self.scoring.score(rollout, asked)
-        baseline = BASELINES[section.adv_estimator]
-        groups = compute_advantages(
-            table.totals, section.num_generations, scale=section.scale_rewards, baseline=baseline
-        )  # fmt: skip
-        rollout = replace(rollout, rewards=table, advantages=groups.advantages.reshape(-1))
+        rollout = self._learn(number, replace(rollout, rewards=table))
         known = table.totals[~np.isnan(table.totals)]
         return rollout, RolloutMade(
             number=number, step=self.state.step, hash=self._write(number, rollout), weights=weights, rewards=rewards,
@@ -123,6 +128,20 @@ class RolloutMaker:
             reward=float(known.mean()) if len(known) else None, generation_seconds=seconds,
             scoring_seconds=self._working_time() - started,
         )  # fmt: skip
+
+    def _learn(self, number: int, rollout: Rollout) -> Rollout:
+        """The scored rollout with its advantages."""
+        assert rollout.rewards is not None, "it is scored"
+        if self.learning is not None:
+            self.batches.load(rollout, self._sizes(number), {})
+            with self.events.within("scoring", "values of the answers"):
+                return self.learning.complete(rollout)
+        section = self.profile.grpo
+        groups = compute_advantages(
+            rollout.rewards.totals, section.num_generations, scale=section.scale_rewards,
+            baseline=BASELINES[section.adv_estimator],
+        )  # fmt: skip
+        return replace(rollout, advantages=groups.advantages.reshape(-1))
 
     def _answer(
         self, number: int, examples: Sequence[int], asked: Sequence[AskedRow], weights: str

@@ -10,15 +10,18 @@ from ..rollouts.rollout import Rollout
 def measure_answers(rollout: Rollout, answers: Sequence[int]) -> dict[str, float | None]:
     """Rewards and lengths of these answers, whole groups of a scored rollout; `None` where there is nothing to say.
 
-    `reward_std` is the mean over the prompts of the standard deviation (n - 1) of their answers' rewards.
+    `reward_std` is the mean over the prompts of the standard deviation (n - 1) of their answers' rewards. What is known
+    of the rollout as a whole is that of each of its steps.
     """
     numbers = np.asarray(answers)
     assert rollout.rewards is not None, "it is scored"
     table, totals = rollout.rewards, rollout.rewards.totals[numbers]
     groups = totals.reshape(-1, rollout.group_size)
     spreads = np.array([_spread(group) for group in groups])
-    values = {"reward": _mean(totals), "reward_std": _mean(spreads)}
-    values["frac_reward_zero_std"] = float(np.isclose(np.nan_to_num(spreads), 0).mean())
+    values = {"reward": _mean(totals)}
+    if rollout.group_size > 1:
+        values["reward_std"] = _mean(spreads)
+        values["frac_reward_zero_std"] = float(np.isclose(np.nan_to_num(spreads), 0).mean())
     for place, name in enumerate(table.names):
         own = table.values[numbers, place]
         values |= {f"rewards/{name}/mean": _mean(own), f"rewards/{name}/std": _none_of_nan(_spread(own))}
@@ -27,7 +30,7 @@ def measure_answers(rollout: Rollout, answers: Sequence[int]) -> dict[str, float
     values |= {f"completions/{name}_length": float(of(lengths)) for name, of in _OF_LENGTHS}
     values["completions/mean_terminated_length"] = _mean(lengths[ended])
     values["completions/clipped_ratio"] = float(1 - ended.mean())
-    return values
+    return values | dict(rollout.figures)
 
 
 _OF_LENGTHS = (("mean", np.mean), ("min", np.min), ("max", np.max))

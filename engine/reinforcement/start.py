@@ -21,6 +21,7 @@ from ..training.prepare import TrainingData
 from .answer_batches import AnswerBatches
 from .generating import AnswerGeneration
 from .old_log_probs import OldLogProbs
+from .ppo_rollouts import TokenLearning
 from .rollout_maker import RolloutMaker
 from .scoring import AnswerScoring
 
@@ -31,8 +32,10 @@ def step_source(
     """Where the micro-batches of a run come from."""
     if not profile.samples_answers:
         return Prefetcher(data, ranks, layout=parts.layout)
-    masks = profile.grpo.mask_truncated_completions
-    return nullcontext(AnswerBatches(reuse_of(profile), data.pad_id, parts.layout, masks_truncated=masks))
+    masks, by_token = profile.sampled.mask_truncated_completions, profile.run.stage == "ppo"
+    return nullcontext(
+        AnswerBatches(reuse_of(profile), data.pad_id, parts.layout, masks_truncated=masks, by_token=by_token)
+    )
 
 
 @contextmanager
@@ -63,10 +66,12 @@ def rollouts_before_steps(
 
     generation = AnswerGeneration(profile, data, state, generator, events)
     measured = OldLogProbs(run, profile, parts, control, events, disk_wait)
+    learning = TokenLearning(profile.ppo, state, measured, source) if profile.run.stage == "ppo" else None
     scorers = load_scorers(profile, parts.hardware, lambda detail: events.progress(detail=detail), events.warn)
     with open_run_rewards(run, profile.rewards, events.warn, scorers, look_around) as judge:
         scoring = AnswerScoring(judge, control, events)
         maker = RolloutMaker(
-            run, profile, data, parts, state, generation, scoring, measured, source, control, events, disk_wait
+            run, profile, data, parts, state, generation, scoring, measured, source, control, events, disk_wait,
+            learning,
         )  # fmt: skip
         yield maker.prepare

@@ -58,7 +58,7 @@ def compute_token_advantages(
 def estimate_divergence(log_probs: np.ndarray, reference: np.ndarray, estimator: str) -> np.ndarray:
     """(tokens,) float64: k1 is the log-ratio itself, k3 is never negative (Schulman 2020)."""
     ratio = reference.astype(np.float64) - log_probs
-    return -ratio if estimator == "k1" else np.expm1(ratio) - ratio
+    return np.asarray(-ratio if estimator == "k1" else np.expm1(ratio) - ratio)
 
 
 def token_rewards(penalties: np.ndarray, score: float) -> np.ndarray:

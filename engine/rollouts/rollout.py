@@ -1,6 +1,7 @@
 """A rollout: groups of answers to the same prompt, with what they were sampled by and what they got."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -21,7 +22,11 @@ class Rollout:
         is_complete: (answers,) bool: it ended by itself, and was not cut off.
         prompts, completions: the same as texts.
         rewards: `None` until it is scored.
-        advantages: (answers,) float32; `None` until it is scored.
+        advantages: (answers,) float32; `None` until it is scored. Where tokens have their own, the mean of these.
+        tokens: by name, of each answer one value for each of its tokens (float32): what stage ppo measures and learns
+            from (`old`, `reference`, `values`, `returns`, `advantages`).
+        figures: what was measured of it as a whole, by name (stage ppo).
+        kl_coef, scores: those of `TrainState` after it (stage ppo).
     """
 
     step: int
@@ -36,6 +41,10 @@ class Rollout:
     completions: list[str]
     rewards: RewardTable | None = None
     advantages: np.ndarray | None = None
+    tokens: Mapping[str, Sequence[np.ndarray]] = field(default_factory=dict)
+    figures: Mapping[str, float | None] = field(default_factory=dict)
+    kl_coef: float | None = None
+    scores: Sequence[float] = ()
 
     def __post_init__(self) -> None:
         number = len(self.prompt_ids) * self.group_size

@@ -26,6 +26,7 @@ from .rollout import Rollout
 
 LONGEST_ROLLOUT = 8 << 30  # bytes
 FORM = 1
+_OF_TOKENS = "tokens."
 
 
 class _Facts(msgspec.Struct, frozen=True):
@@ -38,6 +39,9 @@ class _Facts(msgspec.Struct, frozen=True):
     group_size: int
     texts: str
     names: list[str] = []
+    figures: dict[str, float | None] = {}
+    kl_coef: float | None = None
+    scores: list[float] = []
 
 
 def write_rollout(folder: Path, number: int, rollout: Rollout) -> str:
@@ -137,7 +141,11 @@ def _tensors_file(rollout: Rollout, number: int, texts: str) -> bytes:
         tensors |= {"rewards": np.ascontiguousarray(rollout.rewards.values), "weights": rollout.rewards.weights}
     if rollout.advantages is not None:
         tensors["advantages"] = np.asarray(rollout.advantages, np.float32)
-    facts = _Facts(FORM, number, rollout.step, rollout.seed, rollout.group_size, texts, names)
+    tensors |= {f"{_OF_TOKENS}{name}": _flat(of_each, np.float32) for name, of_each in rollout.tokens.items()}
+    facts = _Facts(
+        FORM, number, rollout.step, rollout.seed, rollout.group_size, texts, names, dict(rollout.figures),
+        rollout.kl_coef, list(rollout.scores),
+    )  # fmt: skip
     return bytes(save(tensors, metadata={"rollout": msgspec.json.encode(facts).decode()}))
 
 
@@ -177,6 +185,14 @@ def _rollout(facts: _Facts, tensors: dict[str, np.ndarray], groups: Sequence[Gro
         completions=[answer.completion for group in groups for answer in group.answers],
         rewards=None if rewards is None else RewardTable(facts.names, rewards, tensors["weights"]),
         advantages=tensors.get("advantages"),
+        tokens={
+            name.removeprefix(_OF_TOKENS): _cut(flat, lengths)
+            for name, flat in sorted(tensors.items())
+            if name.startswith(_OF_TOKENS)
+        },
+        figures=facts.figures,
+        kl_coef=facts.kl_coef,
+        scores=facts.scores,
     )
 
 

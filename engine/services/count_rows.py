@@ -128,7 +128,7 @@ def _counts(
 ) -> RowCounts:
     counts, lengths, num_targets, longest = train.sequences.counts, train.lengths, train.num_targets, None
     if profile.samples_answers:  # each prompt several times, with answers as long as they may be
-        size, answer = profile.grpo.num_generations, profile.grpo.max_completion_length
+        size, answer = profile.sampled.num_generations, profile.sampled.max_completion_length
         longest = int(lengths.max(initial=0)) + answer
         lengths, num_targets = size * (lengths + answer), np.full(len(lengths), size * answer)
         assert isinstance(plan, Plan), "prompts have no curriculum"

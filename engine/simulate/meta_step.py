@@ -175,7 +175,10 @@ def _batch(rows: BatchShape, num_examples: int, profile: Profile, *, packed: boo
     num_targets = num_rows * (length - 1)
     stage, sampled = profile.run.stage, profile.samples_answers
     is_compared = stage in COMPARING_STAGES | POLICY_STAGES
-    has_reference = stage in REFERENCE_STAGES or (sampled and profile.grpo.beta > 0)
+    has_reference = stage in REFERENCE_STAGES or (stage == "grpo" and profile.grpo.beta > 0)
+
+    def of_tokens() -> Tensor | None:
+        return torch.empty(num_targets, device=META) if stage == "ppo" else None
 
     def numbers(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.int64, device=META)
@@ -187,7 +190,8 @@ def _batch(rows: BatchShape, num_examples: int, profile: Profile, *, packed: boo
         numbers(num_targets) if is_compared else None,
         torch.empty(num_targets, device=META) if has_reference else None,
         ends=numbers(num_examples * profile.per_example) if profile.gives_scores else None,
-        advantages=torch.empty(num_rows, device=META) if sampled else None,
+        advantages=torch.empty(num_targets if stage == "ppo" else num_rows, device=META) if sampled else None,
+        old=of_tokens(), values=of_tokens(), returns=of_tokens(),
     )  # fmt: skip
 
 

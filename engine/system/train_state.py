@@ -28,7 +28,9 @@ class TrainState(msgspec.Struct):
     engine/optim/plateau.py. `evaluated_step` is the last step that was evaluated (-1: none), so that a run saved
     between a step and its evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of
     step 0. `best_loss` is the loss of the best evaluation, `best_metric` its value of eval.metric_for_best_model.
-    `rollout` is the number (from 0; -1: none) of the newest rollout, `rollout_hash` that of its file (stage grpo).
+    `rollout` is the number (from 0; -1: none) of the newest rollout, `rollout_hash` that of its file (stages grpo and
+    ppo). `kl_coef` is that of the rollout after it, where it is steered, and `scores` are number, mean and sum of
+    squared distances from it of all scores so far, where they are normalised (stage ppo).
     `has_explained_fall`: it was said why the chosen answers' reward falls.
     `other_machine` and `other_content` say what has changed at any resume so far
     (engine/checkpoints/reproducibility.py).
@@ -60,6 +62,8 @@ class TrainState(msgspec.Struct):
     has_explained_fall: bool = False
     rollout: int = -1
     rollout_hash: str = ""
+    kl_coef: float | None = None
+    scores: list[float] = []
     settings: list[Setting] = []
     other_machine: list[str] = []
     other_content: list[str] = []

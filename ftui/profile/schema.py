@@ -17,7 +17,7 @@ from ftui.profile.sections.model import ModelSection
 from ftui.profile.sections.preference import PAIR_STAGES, PreferenceSection
 from ftui.profile.sections.push_target import PushSection
 from ftui.profile.sections.rewards import RewardsSection
-from ftui.profile.sections.sampled_stages import POLICY_STAGES, GrpoSection
+from ftui.profile.sections.sampled_stages import POLICY_STAGES, GrpoSection, PpoSection
 from ftui.profile.sections.train import TrainSection
 from ftui.runs.run_folder import check_name
 
@@ -27,9 +27,9 @@ EXAMINING = "examining"  # context of a validation that looks at the keys one by
 class RunSection(Section):
     """`[run]`: what kind of training this is."""
 
-    stage: Literal["pretrain", "sft", "dpo", "kto", "orpo", "simpo", "cpo", "rm", "grpo"] = weights()
+    stage: Literal["pretrain", "sft", "dpo", "kto", "orpo", "simpo", "cpo", "rm", "grpo", "ppo"] = weights()
     """What it trains on: answers (`sft`), text (`pretrain`), pairs (`dpo`, `orpo`, `simpo`, `cpo`; `rm`: a model that
-    scores them), judged answers (`kto`), rewards of its own (`grpo`)."""
+    scores them), judged answers (`kto`), rewards of its own answers (`grpo`, `ppo`)."""
 
     name: str | None = conduct(None)
     """Name of the run's folder. Default: the profile's file name."""
@@ -127,6 +127,7 @@ class Profile(Section):
     train: TrainSection = TrainSection()
     preference: PreferenceSection = PreferenceSection()
     grpo: GrpoSection = GrpoSection()
+    ppo: PpoSection = PpoSection()
     rewards: RewardsSection = RewardsSection()
     curriculum: tuple[CurriculumStage, ...] = weights(())
     eval: EvalSection = EvalSection()
@@ -152,14 +153,19 @@ class Profile(Section):
         return self.run.stage in POLICY_STAGES
 
     @property
+    def sampled(self) -> GrpoSection | PpoSection:
+        """How the stage answers prompts, and how often it trains on the answers."""
+        return self.ppo if self.run.stage == "ppo" else self.grpo
+
+    @property
     def longest_row(self) -> int:
         """The most tokens of a row's sequence: a prompt needs room for its answer."""
-        return self.data.max_length - (self.grpo.max_completion_length if self.samples_answers else 0)
+        return self.data.max_length - (self.sampled.max_completion_length if self.samples_answers else 0)
 
     @property
     def rows_per_step(self) -> int:
         """Examples of the data in a step: of prompts, each has several answers."""
-        return self.effective_batch // (self.grpo.num_generations if self.samples_answers else 1)
+        return self.effective_batch // (self.sampled.num_generations if self.samples_answers else 1)
 
     @property
     def packing_length(self) -> int | None:

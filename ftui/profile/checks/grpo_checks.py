@@ -4,21 +4,25 @@ from collections.abc import Iterator
 
 from ftui.profile.checks.known_values import EVAL_ROWS, KnownValues, contradiction
 from ftui.profile.origins import ProfileFault
-from ftui.profile.sections.sampled_stages import POLICY_STAGES, GrpoSection
+from ftui.profile.sections.sampled_stages import POLICY_STAGES, GrpoSection, PpoSection, SamplingSection
+
+SECTIONS: dict[str, type[SamplingSection]] = {"grpo": GrpoSection, "ppo": PpoSection}
+
+HELD_BY = {"grpo": "beta", "ppo": "kl_coef"}
+"""The key of a stage that holds the model to its reference."""
 
 
 def _keys_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
     stage = values("run.stage")
-    if stage in POLICY_STAGES:
-        return
-    for key in GrpoSection.model_fields:
-        if values.is_wished(f"grpo.{key}"):
-            why = f"grpo.{key} is for stage grpo, and this is stage {stage}"
-            yield contradiction(f"grpo.{key} run.stage", why, f"Leave {key} out.")
+    for name, section in SECTIONS.items():
+        for key in section.model_fields if name != stage else ():
+            if values.is_wished(f"{name}.{key}"):
+                why = f"{name}.{key} is for stage {name}, and this is stage {stage}"
+                yield contradiction(f"{name}.{key} run.stage", why, f"Leave {key} out.")
 
 
 def _whole_groups(values: KnownValues) -> Iterator[ProfileFault]:
-    if values("run.stage") not in POLICY_STAGES:
+    if values("run.stage") != "grpo":
         return
     train, size = values("train"), values("grpo.num_generations")
     answers = values("train.effective_batch") or (
@@ -32,24 +36,37 @@ def _whole_groups(values: KnownValues) -> Iterator[ProfileFault]:
 
 
 def _room_for_answers(values: KnownValues) -> Iterator[ProfileFault]:
-    longest, length = values("grpo.max_completion_length"), values("data.max_length")
-    if values("run.stage") in POLICY_STAGES and longest >= length:
+    if (stage := values("run.stage")) not in POLICY_STAGES:
+        return
+    longest, length = values(f"{stage}.max_completion_length"), values("data.max_length")
+    if longest >= length:
         why = f"an answer of {longest} tokens leaves no prompt room in max_length = {length}"
         fix = f"Raise data.max_length to the longest prompt and {longest}, or lower max_completion_length."
-        yield contradiction("grpo.max_completion_length data.max_length", why, fix)
+        yield contradiction(f"{stage}.max_completion_length data.max_length", why, fix)
 
 
 def _reference(values: KnownValues) -> Iterator[ProfileFault]:
-    if values("run.stage") not in POLICY_STAGES or not values("grpo.beta"):
+    if (stage := values("run.stage")) not in POLICY_STAGES or not values(f"{stage}.{HELD_BY[stage]}"):
         return
-    adapter = values("adapter")
+    adapter, key = values("adapter"), HELD_BY[stage]
+    without = "leave beta out" if stage == "grpo" else "set kl_coef = 0"
     if not adapter.is_lora:
-        why = "beta holds the model to what it was, which full fine-tuning does not keep"
-        yield contradiction("grpo.beta adapter.method", why, 'Set adapter.method = "lora", or leave beta out.')
+        why = f"{key} holds the model to what it was, which full fine-tuning does not keep"
+        yield contradiction(f"{stage}.{key} adapter.method", why, f'Set adapter.method = "lora", or {without}.')
     elif adapter.name_or_path is not None:
-        why = "beta holds the model to its base, and this one begins with an adapter of its own"
-        fix = "Merge the adapter first (ftui merge), or leave beta out."
-        yield contradiction("grpo.beta adapter.name_or_path", why, fix)
+        why = f"{key} holds the model to its base, and this one begins with an adapter of its own"
+        fix = f"Merge the adapter first (ftui merge), or {without}."
+        yield contradiction(f"{stage}.{key} adapter.name_or_path", why, fix)
+
+
+def _steered(values: KnownValues) -> Iterator[ProfileFault]:
+    if values("run.stage") != "ppo":
+        return
+    if values("ppo.target") is not None and not values("ppo.kl_coef"):
+        why = "target steers kl_coef by factors, and it is 0"
+        yield contradiction("ppo.target ppo.kl_coef", why, "Set kl_coef = 0.2, or leave target out.")
+    if values.is_wished("ppo.horizon") and values("ppo.target") is None:
+        yield contradiction("ppo.horizon ppo.target", "horizon is for target, which is not set", "Leave horizon out.")
 
 
 def _what_is_not_sampled(values: KnownValues) -> Iterator[ProfileFault]:
@@ -80,10 +97,10 @@ def _what_is_not_sampled(values: KnownValues) -> Iterator[ProfileFault]:
 
 def _one_process(values: KnownValues) -> Iterator[ProfileFault]:
     if values("run.stage") in POLICY_STAGES and values("hardware.num_processes") > 1:
-        why = "stage grpo generates and trains in one process"
+        why = f"stage {values('run.stage')} generates and trains in one process"
         yield contradiction("hardware.num_processes run.stage", why, "Set num_processes = 1.")
 
 
 CHECKS = (
-    _keys_of_the_stage, _whole_groups, _room_for_answers, _reference, _what_is_not_sampled, _one_process,
+    _keys_of_the_stage, _whole_groups, _room_for_answers, _reference, _steered, _what_is_not_sampled, _one_process,
 )  # fmt: skip

@@ -10,7 +10,7 @@ from ftui.profile.origins import ProfileFault
 from ftui.profile.sections.rewards import CODE_MARK, NEEDED_OPTIONS, READY_OPTIONS, RewardsSection
 from ftui.system.input_files import read_input
 
-REWARDED_STAGES = ("grpo",)
+REWARDED_STAGES = ("grpo", "ppo")
 
 
 def _for_the_stage(values: KnownValues) -> Iterator[ProfileFault]:

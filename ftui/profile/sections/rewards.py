@@ -31,7 +31,7 @@ CODE_MARK = ".py:"
 
 
 class RewardsSection(Section):
-    """`[rewards]`: what gives the rewards that stage grpo learns from (docs/rewards.md)."""
+    """`[rewards]`: what gives the rewards that stages grpo and ppo learn from (docs/rewards.md)."""
 
     reward_funcs: tuple[str, ...] = weights(())
     """What gives a reward for each answer, one or a list: `exact_answer`, `number_answer`, `maths`, `format`,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from ftui.engine.objectives.ppo_losses import PpoSettings, TokenFacts, ppo_loss, ppo_metrics
+from ftui.engine.objectives.ppo_losses import PpoSettings, SampledTokens, ppo_loss, ppo_metrics
 from ftui.engine.reinforcement.token_advantages import (
     compute_token_advantages,
     estimate_divergence,
@@ -87,9 +87,9 @@ def test_losses_are_trls(case: dict[str, Any]) -> None:
     found, keys = case["update"], case["keys"]
     settings = PpoSettings(keys.get("cliprange", 0.2), 0.1, keys.get("cliprange_value", 0.2))
 
-    def facts(mask: list[list[bool]]) -> TokenFacts:
+    def facts(mask: list[list[bool]]) -> SampledTokens:
         names = ("new_logprobs", "vpred", "mb_logprobs", "mb_values", "mb_return", "mb_advantage")
-        return TokenFacts(*(flat(found[name], mask) for name in names))
+        return SampledTokens(*(flat(found[name], mask) for name in names))
 
     def means(mask: list[list[bool]]) -> dict[str, float]:
         own = facts(mask)

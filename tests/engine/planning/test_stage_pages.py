@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 
 from ftui.engine.services.count_rows import count_profile
+from ftui.measures import SAMPLED
 from ftui.profile.checks.warnings import find_warnings
 from ftui.profile.layers import resolve
 from ftui.profile.presets import SHIPPED
@@ -48,7 +49,7 @@ def test_the_profile_of_a_page_makes_a_plan(stage: str, model_folder: Path, tmp_
     shutil.copytree(model_folder, tmp_path / "model")
     model = json.dumps(str(tmp_path / "model"))
     fitting = [f"model.name_or_path={model}", "data.max_length=128", 'data.allow=["answers_cut_off"]']
-    if stage == "grpo":
+    if stage in SAMPLED:
         fitting[1:] = ["data.max_length=768"]
     counts = count_profile(resolve(tmp_path / "mine.toml", overrides=fitting).profile)
-    assert counts.max_steps and counts.num_target_tokens and (counts.num_eval_rows or stage == "grpo")
+    assert counts.max_steps and counts.num_target_tokens and (counts.num_eval_rows or stage in SAMPLED)

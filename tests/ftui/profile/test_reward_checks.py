@@ -34,7 +34,7 @@ def faults(stage: str = "grpo", **keys: Any) -> list[tuple[str, str]]:
         (
             {"stage": "sft", "reward_funcs": ["maths"]},
             "reward_funcs",
-            "are for stage grpo, and this is stage sft",
+            "are for stage grpo, ppo, and this is stage sft",
         ),
         ({"reward_funcs": ["math"]}, "reward_funcs", "there is no reward 'math' | Did you mean 'maths'?"),
         ({"reward_funcs": ["maths", "maths"]}, "reward_funcs", "two rewards called 'maths'"),
