@@ -18,7 +18,8 @@ from tests.support.zygote import Zygote, tail_of
 
 pytestmark = pytest.mark.slow
 STILL = ("train.num_train_epochs=none", "train.max_steps=8", "train.gradient_accumulation_steps=1",
-         "train.effective_batch=6", "train.per_device_train_batch_size=1", "checkpoint.save_steps=4")  # fmt: skip
+         "train.effective_batch=6", "train.per_device_train_batch_size=1", "checkpoint.save_steps=4",
+         "eval.eval_steps=4")  # fmt: skip
 GROUPS = ("hardware.num_processes=4", "hardware.dp_shard_size=2")
 
 
