@@ -116,8 +116,10 @@ WITHOUT_NEED = {
     "preprocessing_num_workers": "rows are tokenised once, and stored",
     "dataloader_num_workers": "rows are read ahead by a thread",
     "pad_to_sequence_len": "rows are padded to the longest of their micro-batch",
-    "deepspeed": "several GPUs share each step with hardware.num_processes",
-    "fsdp": "several GPUs share each step with hardware.num_processes",
+    "deepspeed": "hardware.shard and hardware.offload do what ZeRO does, and `ftui import` reads its file",
+    "fsdp": "hardware.shard and hardware.offload do what FSDP does, and `ftui import` reads its file",
+    "engine": "there is one. What DeepSpeed's own holds cannot be put back by its accessors (docs/scale.md); "
+    "hardware.shard and hardware.offload do what ZeRO does",
     "ddp_timeout": "health.stall_minutes detects a rank that hangs",
     "ref_model": "the reference is the model that the run starts from",
     "precompute_ref_log_probs": "the reference is always measured once, before the first step",

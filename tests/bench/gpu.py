@@ -10,6 +10,7 @@ minutes do not suffice for is listed as not run. `--model tiny` does the same on
     memory_*     peak reserved by torch in a step, beside what the simulation says of this card
     speed_*      real tokens/s, MFU and peak memory of ftui; trainer_* the same of transformers.Trainer
     cards_*      the same with a rank on each card, where there are several (on a CPU: two ranks)
+    peer_copies  does what one card copies to another arrive as it was (on a CPU: stand-ins)?
 
 MFU counts 6 operations a token and trained weight, and 4 for a frozen one (whose gradient is not made), attention left
 out, over the dense tflops that `ftui/hardware/devices.py` has for the card.
@@ -163,6 +164,20 @@ def on_all_cards(folder: Path, model: Path, parts: tuple[Sections, ...]) -> Line
     return line
 
 
+def peer_copies(folder: Path, model: Path) -> Line:
+    """As each run of several GPUs looks at its start (ftui/supervisor/peer_copies.py)."""
+    import torch
+
+    from ftui.engine.system.compare_copies import compare_copies
+
+    number = torch.cuda.device_count()
+    cards = [torch.device("cuda", index) for index in range(number)] or [torch.device("cpu")] * 2
+    if number == 1:
+        return Line("not run: there is one card")
+    compared, wrong = compare_copies(cards)
+    return Line(f"{compared} pairs copy directly" + "".join(f", {a} -> {b} arrives changed" for a, b in wrong))
+
+
 def peak_bytes(steps: list[Step]) -> int:
     """Reserved by torch on the GPU; without one, resident in the largest process that this one has waited for."""
     import torch
@@ -296,10 +311,18 @@ LINES: dict[str, Callable[[Path, Path], Line]] = {
     },
     **{
         f"cards_{name}": partial(on_all_cards, parts=parts)
-        for name, parts in {"lora": (LORA,), "lora_shard": (LORA, SHARD), "qlora_shard": (QLORA, SHARD)}.items()
+        for name, parts in {
+            "lora": (LORA,),
+            "lora_shard": (LORA, SHARD),
+            "qlora_shard": (QLORA, SHARD),
+            "full": (FULL,),
+            "full_shard": (FULL, SHARD),
+            "full_shard_state": (FULL, {"hardware": {"shard": "state"}}),
+        }.items()
     },
     **{f"speed_{name}": partial(speed, parts=SETTINGS[name]) for name in ("lora_offloaded", "full_offloaded")},
     "sharded_nf4": sharded_nf4,
+    "peer_copies": peer_copies,
 }
 """In the order of what is most worth knowing: the minutes may not suffice for the last ones."""
 

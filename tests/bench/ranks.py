@@ -1,4 +1,4 @@
-"""Two ranks of ftui beside accelerate with DDP and a bare loop with FSDP2: the same model, rows, order and threads.
+"""Two ranks of ftui beside accelerate (DDP, FSDP2) and a bare FSDP2 loop: the same model, rows, order and threads.
 
     python -m tests.bench.ranks [--method lora] [--shape small] [--steps 10] [--rounds 3] [--only ftui ddp]
 
@@ -12,6 +12,7 @@ GPUs each rank has one.
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -32,15 +33,16 @@ SHAPES["small"] = {
 }  # fmt: skip
 METHODS: dict[str, Sections] = {"lora": LORA, "full": FULL}
 OWN: dict[str, Sections] = {"ftui": {}, "ftui_shard": {"hardware": {"shard": "all"}}}
-CONTESTANTS = (*OWN, "ddp", "fsdp2")
+CONTESTANTS = (*OWN, "ddp", "fsdp2", "accelerate_fsdp2")
 
 
 class Cost(NamedTuple):
-    """Seconds of both ranks' CPUs and of the clock, and the loss of the last step."""
+    """Seconds of both ranks' CPUs and of the clock, the loss of the last step, the most resident bytes of a rank."""
 
     cpu: float
     wall: float
     loss: float
+    peak: int
 
 
 def sections_of(model: Path, rows: Path, method: str, steps: int) -> Sections:
@@ -81,7 +83,9 @@ def run_ranks(name: str, folder: Path, sections: Sections) -> Cost:
     marks = [json.loads((folder / f"marks{rank}.json").read_text()) for rank in range(WORLD)]
     steps = len(marks[0]["cpu"]) - 1 - FEW  # the last mark begins a step
     cpu = sum(its["cpu"][-1] - its["cpu"][FEW] for its in marks) / steps
-    return Cost(cpu, (marks[0]["wall"][-1] - marks[0]["wall"][FEW]) / steps, marks[0]["loss"])
+    return Cost(
+        cpu, (marks[0]["wall"][-1] - marks[0]["wall"][FEW]) / steps, marks[0]["loss"], max(its["peak"] for its in marks)
+    )
 
 
 class Marks:
@@ -97,7 +101,8 @@ class Marks:
 
     def write(self, folder: Path, loss: float) -> None:
         path = folder / f"marks{os.environ['RANK']}.json"
-        path.write_text(json.dumps({"cpu": self.cpu, "wall": self.wall, "loss": loss}))
+        peak = int(re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10  # type: ignore[index]
+        path.write_text(json.dumps({"cpu": self.cpu, "wall": self.wall, "loss": loss, "peak": peak}))
 
 
 def train_ours(folder: Path) -> None:
@@ -124,9 +129,10 @@ def train_theirs(name: str, folder: Path, sections: Sections) -> None:
     """One rank of a peer, on ftui's own batches, padded."""
     import torch
     import torch.distributed as dist
-    from accelerate import Accelerator
+    from accelerate import Accelerator, DistributedType, FullyShardedDataParallelPlugin
     from peft import get_peft_model
     from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor
     from transformers import AutoModelForCausalLM
 
     from tests.bench.gpu import ALPHA, RANK
@@ -143,17 +149,31 @@ def train_theirs(name: str, folder: Path, sections: Sections) -> None:
     accelerator = None
     if name == "ddp":
         accelerator = Accelerator(cpu=not on_gpu)
+    elif name == "accelerate_fsdp2":
+        layer = type((model.get_base_model() if hasattr(model, "get_base_model") else model).model.layers[0]).__name__
+        plugin = FullyShardedDataParallelPlugin(
+            fsdp_version=2, auto_wrap_policy="transformer_based_wrap", transformer_cls_names_to_wrap=[layer],
+            reshard_after_forward=True, cpu_ram_efficient_loading=False,
+        )  # fmt: skip
+        accelerator = Accelerator(cpu=not on_gpu, fsdp_plugin=plugin)
+        if not on_gpu:  # accelerate 1.15 takes the plugin on GPUs only, and would go on with DDP without a word
+            vars(accelerator.state)["distributed_type"] = DistributedType.FSDP
+            vars(accelerator.state)["fsdp_plugin"] = plugin
     else:
         dist.init_process_group("nccl" if on_gpu else "gloo")
         for layer in [*(model.get_base_model() if hasattr(model, "get_base_model") else model).model.layers, model]:
             fully_shard(layer)
-    weights = [weight for weight in model.parameters() if weight.requires_grad]
     rate = sections["train"]["learning_rate"]
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
     optimizer: Any = torch.optim.AdamW(weights, lr=rate, weight_decay=0.0, fused=True)
     if accelerator is not None:
         model, optimizer = accelerator.prepare(model, optimizer)
+        weights = [
+            weight for weight in model.parameters() if weight.requires_grad
+        ]  # FSDP2 has put others in their place
     else:
         model.to(device)
+    assert {isinstance(weight, DTensor) for weight in weights} == {name != "ddp"}, "divided, but for DDP"
     loss, marks = torch.zeros(1), Marks()
     for (ids, labels), total in zip(batches, totals, strict=True):
         marks.read()
@@ -212,11 +232,11 @@ def main() -> None:
                 sections = sections_of(model, rows, options.method, FEW + options.steps)
                 cost = run_ranks(name, Path(top) / f"{name}{number}", sections)
                 costs[name].append(cost)
-                figures = f"{cost.cpu:.3f} CPU s, {cost.wall:.3f} s a step, loss {cost.loss:.6f}"
-                print(f"round {number + 1} {name:10} {figures}", flush=True)
+                figures = f"{cost.cpu:.3f} CPU s, {cost.wall:.3f} s a step, loss {cost.loss:.6f}, {cost.peak >> 20} MiB"
+                print(f"round {number + 1} {name:16} {figures}", flush=True)
     for name, its in costs.items():
         cpu = sorted(cost.cpu for cost in its)
-        print(f"{name:10} CPU s a step: best {cpu[0]:.3f}, median {statistics.median(cpu):.3f}, worst {cpu[-1]:.3f}")
+        print(f"{name:16} CPU s a step: best {cpu[0]:.3f}, median {statistics.median(cpu):.3f}, worst {cpu[-1]:.3f}")
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ PLANTS = (
     ("log", "report_to = 'mlflow'", "'tensorboard'"),
     ("hardware", "device = 'gpu'", "'cuda'"),
     ("hardware", "num_processes = true", "a whole number, not "),
+    ("hardware", "engine = 'deepspeed'", "hardware.shard and hardware.offload do what ZeRO does"),
     ("health", "stall_minutes = 'long'", "a number, not "),
     ("trainer", "epochs = 3", "no such key"),
 )
