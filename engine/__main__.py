@@ -147,6 +147,7 @@ def run_engine(run: Run, events: EventWriter, control: Control) -> int:
 def end_untrained(run: Run, events: EventWriter, shutdown: Shutdown) -> int:
     """Record the end of an attempt that has not begun to train; returns the exit code."""
     code, reason = UNTRAINED[shutdown.why]
+    reason = shutdown.reason or reason
     newest = next(iter(checkpoints_in(run.checkpoints)), None)
     if newest is None:
         record = RunStopped(step=0, reason=f"{reason} before training began", exit_code=code)

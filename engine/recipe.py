@@ -31,6 +31,7 @@ from .models.model_parts import ModelParts
 from .models.quantization import num_parameters
 from .optim.learning_rate import LearningRate
 from .reinforcement.start import rollouts_before_steps, step_source
+from .runtime.budget_watch import BudgetWatch, find_price, watch_budget
 from .runtime.control_flags import Control, Shutdown
 from .runtime.disk_wait import DiskWait
 from .runtime.event_writer import EventWriter
@@ -64,7 +65,7 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     settle_torch(profile, hardware)
     ranks = join(hardware, profile)
     if ranks.is_leader:
-        _introduce(run, hardware, events, ranks.size)
+        control.budget = _introduce(run, profile, hardware, events, ranks.size)
     cache = cache_folder(run.folder / "cache")
 
     def report(detail: str) -> None:
@@ -182,21 +183,28 @@ def _obey_requests(
     control.start_training(handler.handle, partial(checkpoints.collect, only_whole=True), answerer.forget)
 
 
-def _introduce(run: Run, hardware: Hardware, events: EventWriter, num_processes: int) -> None:
-    """Record where the run is, and warn of a volume that is not fit for it."""
+def _introduce(run: Run, profile: Profile, hardware: Hardware, events: EventWriter, num_processes: int) -> BudgetWatch:
+    """Record where the run is and what that costs, and warn of a volume that is not fit for it."""
+    device, limits = f"{hardware.device.type}: {hardware.name}", profile.budget
+    price = find_price(profile, device, num_processes, events)
     for warning in warnings(probe(run.folder)):
         events.warn(warning)
     events.write(
         RunOpened(
             host=socket.gethostname(),
-            device=f"{hardware.device.type}: {hardware.name}",
+            device=device,
             driver=hardware.driver,
             versions=versions(),
             num_threads=hardware.num_threads,
             world_size=num_processes,
             identity=this_process(),
+            dollars_per_hour=None if price is None else price.dollars_per_hour,
+            price_basis="" if price is None else price.basis,
+            max_money=limits.max_money,
+            max_hours=limits.max_hours,
         )
     )
+    return watch_budget(run, limits, price, events)
 
 
 def _describe_start(

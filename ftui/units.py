@@ -64,3 +64,10 @@ def figure(value: float | None) -> str:
 def rate(value: float | None) -> str:
     """A learning rate in scientific notation (`2.00e-04`)."""
     return MISSING if value is None else f"{value:.2e}"
+
+
+def money(dollars: float | None) -> str:
+    """US dollars as `$0.0021`, `$1.24`, `$1,200.00`; `n/a` where no price is known."""
+    if dollars is None:
+        return MISSING
+    return f"${dollars:,.2f}" if dollars >= 0.095 or dollars == 0 else f"${dollars:.2g}"

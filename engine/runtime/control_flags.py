@@ -22,6 +22,7 @@ from ftui.runs.requests import (
     Stop,
 )
 
+from .budget_watch import BudgetWatch
 from .request_inbox import READ_SECONDS, RequestInbox
 
 PAUSE_SECONDS = 0.05  # how often a paused engine looks for requests
@@ -58,6 +59,7 @@ class Control:
         self.end_lock = threading.Lock()
         """Acquired before the end of the attempt is recorded, so that it is recorded once."""
         self.inbox: RequestInbox | None = None
+        self.budget: BudgetWatch | None = None
         self.has_checkpoint = False
         """Whether the run resumes: a stop then waits until the weights are loaded, which final/ is made from."""
         self.ended_answers: set[str] = set()
@@ -175,6 +177,8 @@ class Control:
         """Obey what has come; whether the run is paused now."""
         if self.terminated:
             raise Shutdown("preempted")
+        if self.budget is not None and (reason := self.budget.look()):
+            raise Shutdown("park", reason=reason)
         if self._is_to_park and not self._is_handling:
             self._is_to_park = False  # once: who leaves the run looks here again
             raise Shutdown("park", reason='a red alarm, and health.on_red = "park"')

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from ftui.errors import DiskError, DiskFullError, LostRunError
-from ftui.runs.events import JournalRecord, Noted, PhaseChanged, Step, Warned
+from ftui.runs.events import CheckpointSaved, JournalRecord, Noted, PhaseChanged, Step, Warned
 from ftui.runs.journal import Writer
 from ftui.runs.records.record import Phase, Record
 from ftui.runs.records.signs_of_life import Beat
@@ -41,6 +41,8 @@ class EventWriter:
         self.token = token
         self.num_steps = 0
         """Finished steps."""
+        self.step_seconds = self.save_seconds = 0.0
+        """How long the last step and the last save took; 0 before the first."""
         self.disk_wait: DiskWait | None = None
         self.lock: Lock | None = None
         """What makes this process the only writer."""
@@ -59,6 +61,8 @@ class EventWriter:
 
     def write(self, record: JournalRecord, *, durable: bool = False) -> None:
         """Append to the journal; a `durable` record is on the disk when this returns."""
+        if isinstance(record, CheckpointSaved):
+            self.save_seconds = record.seconds
         if not self._is_silent:
             texts = {name: value for name in TEXTS if isinstance(value := getattr(record, name, None), str)}
             redacted = replace(record, **redact_value(texts))
@@ -66,6 +70,8 @@ class EventWriter:
 
     def write_step(self, record: Step) -> None:
         """Append a finished step to the metrics."""
+        parts = (record.data_seconds, record.forward_backward_seconds, record.optimizer_seconds, record.rest_seconds)
+        self.step_seconds = sum(parts)
         if not self._is_silent:
             self._append(lambda: self._metrics.write(record), record)
 

@@ -6,6 +6,7 @@ from contextlib import closing
 
 from ftui.cli.terminal import LiveOutput
 from ftui.dataset.row_counts import count_lines
+from ftui.estimate.api import Known, budget_forecast
 from ftui.estimate.simulation import count_rows
 from ftui.hardware.detect import find_machine
 from ftui.helper.client import Helper
@@ -28,7 +29,8 @@ def preview(resolved: ResolvedProfile, allow: Collection[str] = ()) -> int:
     with closing(Helper(allow)) as helper, LiveOutput(sys.stdout) as lines:
         lines.draw("counting rows and tokens ...")
         counts = count_rows(helper, resolved.profile)
-    for line in count_lines(counts):
+    card = find_machine().card
+    for line in [*count_lines(counts), *budget_forecast(resolved.profile, card, Known(counts=counts))]:
         print(line)
     return 0
 

@@ -13,6 +13,7 @@ from ftui.cli.control import order
 from ftui.cli.follow import conclude, follow
 from ftui.cli.terminal import LiveOutput
 from ftui.errors import INTERRUPTED, ProfileError, UsageError
+from ftui.launch.budget.check_budget import check_budget
 from ftui.launch.fork import ForkOrigin, describe_epochs, find_origin, fork, is_newest
 from ftui.launch.open_run import (
     OpenedRun,
@@ -64,6 +65,7 @@ def run_profile(
 
         _, resolved = locate_run(profile, run_name, overrides, tier)
         check_files(resolved)
+        check_budget(resolved.profile)
         return preview(resolved, allow)
     wishes = Wishes(run_name, overrides, again, detach, fork, allow=tuple(allow), tier=tier)
     if probe:

@@ -13,6 +13,7 @@ from ftui.cli.terminal import table
 from ftui.errors import UsageError
 from ftui.measures import MEASURES
 from ftui.runs import describe
+from ftui.runs.records.spending import basis_words
 from ftui.runs.run_folder import Run, all_runs, find_run
 from ftui.runs.state import (
     RunState,
@@ -25,14 +26,14 @@ from ftui.runs.state import (
     read_losses,
     red_alarms,
 )
-from ftui.runs.status import Status, is_running, list_order, read_status
+from ftui.runs.status import Status, is_running, list_order, read_status, spent_so_far
 from ftui.supervisor.spawn import ensure_supervised
 from ftui.system.process_id import is_alive
 from ftui.text import escape_document, shown
 
 ALARMS_SHOWN = 3
 RANKS_LISTED = 16
-HEADINGS = ("run", "phase", "step", "train loss", "eval loss", "tokens/s", "age")
+HEADINGS = ("run", "phase", "step", "train loss", "eval loss", "tokens/s", "cost", "age")
 
 
 def print_runs(as_json: bool = False, archived: bool = False) -> int:
@@ -46,7 +47,8 @@ def print_runs(as_json: bool = False, archived: bool = False) -> int:
         print(_nothing_listed(archived))
     else:
         rows = [row(run, status, opened[run], now=time.time()) for run, status in runs]
-        print("\n".join(table([HEADINGS, *rows], (2, 3, 4, 5, 6), width=shutil.get_terminal_size().columns)))
+        lines = without_empty([HEADINGS, *rows])
+        print("\n".join(table(lines, range(2, len(lines[0])), width=shutil.get_terminal_size().columns)))
     return 0
 
 
@@ -67,6 +69,14 @@ def _print_json(value: Any) -> None:
     print(escape_document(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
+def without_empty(lines: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """The table without the cost, where no run has any."""
+    cost = HEADINGS.index("cost")
+    if any(line[cost] for line in lines[1:]):
+        return lines
+    return [(*line[:cost], *line[cost + 1 :]) for line in lines]
+
+
 def row(run: Run, status: Status, opened: float | None, *, now: float) -> tuple[str, ...]:
     """One run of the table; the age is the time since it was opened (`created`)."""
     state = status.state
@@ -76,6 +86,7 @@ def row(run: Run, status: Status, opened: float | None, *, now: float) -> tuple[
         describe.place(state).removeprefix("step "),
         *describe.loss_figures(state),
         units.count(state.tokens_per_second),
+        "" if (dollars := spent_so_far(status).dollars) is None else units.money(dollars),
         units.duration(now - opened) if opened is not None and opened <= now else units.MISSING,
     )
 
@@ -149,6 +160,7 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
         yield "micro-batch", micro_batch
     yield from _ranks(state)
     yield "time left", units.duration(eta_seconds(state) if is_running(status) else None)
+    yield from _spending(status)
     newest = state.newest_checkpoint
     yield "checkpoint", f"step {newest.step}" if newest else "none"
     if state.resumed_from:
@@ -224,6 +236,19 @@ def _ranks(state: RunState) -> Iterator[tuple[str, str]]:
         yield "", f"rank {rank}: " + ", ".join(f"{of_ranks[rank]:.3f} s {word}" for of_ranks, word in figures)
     if len(own) > len(slow):
         yield "", f"and {len(own) - len(slow)} ranks that were faster"
+
+
+def _spending(status: Status) -> Iterator[tuple[str, str]]:
+    """How long all attempts took and what that cost, and how much of it they may."""
+    spending, so_far = status.state.spending, spent_so_far(status)
+    if not spending.spans:
+        return
+    most = "" if spending.max_hours is None else f" of {units.duration(spending.max_hours * 3600)}"
+    number = len(spending.spans)
+    yield "time spent", f"{units.duration(so_far.seconds)}{most} in {number} attempt{'s' if number > 1 else ''}"
+    if so_far.dollars is not None:
+        most = "" if spending.max_money is None else f" of {units.money(spending.max_money)}"
+        yield "cost", f"{units.money(so_far.dollars)}{most} {shown(basis_words(spending))}"
 
 
 def _process(pid: int, alive: bool) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +25,7 @@ from ftui.models.config_reader import ModelShape, read_shape, refusal_of, shape_
 from ftui.models.known import known_config, nearest_models
 from ftui.models.local import find_config
 from ftui.profile.origins import Key
-from ftui.profile.schema import Profile
+from ftui.profile.schema import BudgetSection, Profile
 from ftui.profile.sections.curriculum import needs_losses
 from ftui.profile.sections.preference import REFERENCE_STAGES
 
@@ -72,7 +72,8 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
     time = timing_of(profile, setup, known)
     measuring = measuring_of(profile, setup, known, time)
     impossible = "; ".join([*(lever.reason for lever in levers.list_needed(setup)), *_lacking_memory(setup)])
-    notes = tuple(_notes(setup, known, time, price_of(card, profile.hardware.price_per_hour)))
+    price = price_of(card, profile.hardware.price_per_hour)
+    notes = (*_notes(setup, known, time, price), *_budget_notes(profile.budget, time, price))
     return Estimate(
         card=card.name,
         num_cards=setup.num_processes,
@@ -352,3 +353,32 @@ def _notes(setup: TrainingSetup, known: Known, time: Duration, price: float | No
         each = f"{setup.answered.num_rows} rows with up to {setup.answered.new_tokens} tokens"
         notes.append(f"Each evaluation answers {each}, in up to {seconds}.")
     return notes
+
+
+def budget_forecast(profile: Profile, card: Card, known: Known = NOTHING) -> list[str]:
+    """Where the estimate of the run exceeds its budget."""
+    if profile.budget == BudgetSection():
+        return []
+    time, price = estimate(profile, card, known).duration, price_of(card, profile.hardware.price_per_hour)
+    return list(_budget_notes(profile.budget, time, price))
+
+
+def _budget_notes(budget: BudgetSection, time: Duration, price: float | None) -> Iterator[str]:
+    """A sentence for each limit that the estimate of the whole run exceeds, or that has no price to go by.
+
+    `price`: dollars an hour for one card.
+    """
+    if budget.max_money is not None and price is None:
+        yield "budget.max_money needs a price: set hardware.price_per_hour, or the run is refused."
+    if budget.max_money is not None and time.dollars is not None and time.dollars > budget.max_money:
+        share = budget.max_money / time.dollars
+        yield (
+            f"The estimate of {units.money(time.dollars)} exceeds budget.max_money = {units.money(budget.max_money)}: "
+            f"the run would be parked after about {share:.0%} of it."
+        )
+    if budget.max_hours is not None and time.total_seconds is not None and time.total_seconds > budget.max_hours * 3600:
+        share = budget.max_hours * 3600 / time.total_seconds
+        yield (
+            f"The estimate of {units.duration(time.total_seconds)} exceeds budget.max_hours = {budget.max_hours:g}: "
+            f"the run would be parked after about {share:.0%} of it."
+        )

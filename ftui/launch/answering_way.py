@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ftui import units
 from ftui.errors import UsageError
-from ftui.hardware.devices import card_for, price_of
+from ftui.hardware.run_price import device_price
 from ftui.profile.schema import Profile
 from ftui.runs.state import RunState
 
@@ -111,11 +111,8 @@ def dollars_per_hour(state: RunState, profile: Profile) -> float | None:
     Raises:
         ProfileError: the user's table of prices is wrong.
     """
-    kind, _, title = state.device.partition(": ")
-    price = profile.hardware.price_per_hour if kind != "cuda" else None
-    if kind == "cuda":
-        price = price_of(card_for(title, None, 0), profile.hardware.price_per_hour)
-    return None if price is None else price * profile.hardware.num_processes
+    price = device_price(state.device, profile.hardware.num_processes, profile.hardware.price_per_hour)
+    return None if price is None else price.dollars_per_hour
 
 
 def price_words(seconds: float, per_hour: float | None) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from ftui.errors import ProfileError, UsageError
+from ftui.launch.budget.check_budget import check_budget
 from ftui.launch.open_run import check_moved_files, create, stored_profile, successors
-from ftui.profile.consent import check_push_command, check_remote_code, check_reward_code, keep_consents
+from ftui.profile.consent import check_consents, keep_consents
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import keep_batch, weights_difference
@@ -70,9 +71,8 @@ def fork(
         UsageError: the name is taken.
         ProfileError: the profiles differ and may not, or the model's code may not be run (`allow` does not say so).
     """
-    check_remote_code(resolved.profile, allow, origin.facts.run_id)
-    check_push_command(resolved.profile, allow, origin.facts.run_id)
-    check_reward_code(resolved.profile, allow, origin.facts.run_id)
+    check_consents(resolved.profile, allow, origin.facts.run_id)
+    check_budget(resolved.profile)
     before = stored_profile(origin.run)
     if not may_differ:
         resolved = replace(resolved, profile=keep_batch(before, resolved.profile))

@@ -17,10 +17,11 @@ from typing import Any, Literal
 import msgspec
 
 from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
+from ftui.launch.budget.check_budget import check_budget
 from ftui.launch.claim_cards import claimed_cards
 from ftui.launch.manage_runs import sweep_removed, unarchive
 from ftui.profile.checks.messages import profile_error
-from ftui.profile.consent import check_push_command, check_remote_code, check_reward_code, keep_consents
+from ftui.profile.consent import check_consents, keep_consents
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.origins import Key
 from ftui.profile.paths import FILES, FOLDERS
@@ -212,10 +213,10 @@ def open_run(
     """Start or resume the run in `folder` with this profile, or find it running or ended.
 
     Of many that try at once, one holds supervisor.lock, starts the run and hands the lock to its supervisor; the others
-    find it alive. `resume_stopped` continues a run that was stopped on purpose; `allow` as in `check_remote_code`.
+    find it alive. `resume_stopped` continues a run that was stopped on purpose; `allow` as in `check_consents`.
 
     Raises:
-        ProfileError: the run would be resumed with values that change its weights, or it may not run its model's code.
+        ProfileError: other values would change its weights, it may not run its model's code, its budget is spent.
         LostRunError: another machine is working on it.
         DiskFullError: there is no room for what that writes.
     """
@@ -234,9 +235,8 @@ def _open(
         run, decision = decide(folder, again=again, resume_stopped=resume_stopped)
         if decision in ("start", "resume"):
             run_id = run.read_facts().run_id if decision == "resume" else None
-            check_remote_code(resolved.profile, allow, run_id)
-            check_push_command(resolved.profile, allow, run_id)
-            check_reward_code(resolved.profile, allow, run_id)
+            check_consents(resolved.profile, allow, run_id)
+            check_budget(resolved.profile, run if decision == "resume" else None)
         if decision == "start":
             check_files(resolved)
         if decision in ("start", "resume"):

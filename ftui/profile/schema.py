@@ -104,7 +104,8 @@ class HardwareSection(Section):
     time), `state` (the optimizer's moments), or a list of both. The losses stay the same, steps become slower."""
 
     price_per_hour: float | None = conduct(None, ge=0)
-    """Price of one card in dollars per hour, for estimates. Default: your table of prices, else ftui's."""
+    """Price of one card in dollars per hour, for estimates and budget.max_money. Default: your table of prices, else
+    ftui's."""
 
     @field_validator("shard", mode="before")
     @classmethod
@@ -115,6 +116,17 @@ class HardwareSection(Section):
     @classmethod
     def _one_or_none(cls, given: Any) -> Any:
         return one_or_list(given)
+
+
+class BudgetSection(Section):
+    """`[budget]`: what the run may cost, over all its attempts, pauses included. It is parked in time."""
+
+    max_money: float | None = conduct(None, gt=0)
+    """Most dollars that the run may cost, at hardware.price_per_hour for each card, else at the price in your table or
+    ftui's. It is warned of at 80 %, and parked while the rest still covers a save."""
+
+    max_hours: float | None = conduct(None, gt=0)
+    """Most hours that the run may take, those of all attempts together. As max_money; whichever comes first counts."""
 
 
 class Profile(Section):
@@ -136,6 +148,7 @@ class Profile(Section):
     log: LogSection = LogSection()
     hardware: HardwareSection = HardwareSection()
     health: HealthSection = HealthSection()
+    budget: BudgetSection = BudgetSection()
 
     @property
     def per_example(self) -> int:

@@ -14,6 +14,7 @@ from ftui.hardware.detect import Machine, find_machine
 from ftui.hardware.devices import Card
 from ftui.helper.checks import find_refusal
 from ftui.helper.client import Helper
+from ftui.launch.budget.check_budget import check_budget
 from ftui.launch.claim_cards import device_kind
 from ftui.launch.manage_runs import unarchive
 from ftui.launch.open_run import (
@@ -24,7 +25,7 @@ from ftui.launch.open_run import (
     decide,
     resume,
 )
-from ftui.profile.consent import check_push_command, check_remote_code, check_reward_code, keep_consents
+from ftui.profile.consent import check_consents, keep_consents
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
 from ftui.queue.queue_files import QueueFiles
@@ -62,9 +63,8 @@ def find_candidate(
     _refuse_by_decision(run, decision)
     attempts = read_status(run).state.attempt if decision == "resume" else 0
     run_id = run.read_facts().run_id if decision == "resume" else None
-    check_remote_code(resolved.profile, allow, run_id)
-    check_push_command(resolved.profile, allow, run_id)
-    check_reward_code(resolved.profile, allow, run_id)
+    check_consents(resolved.profile, allow, run_id)
+    check_budget(resolved.profile, run if decision == "resume" else None)
     if decision == "resume":
         check_moved_files(resolved, "ftui", "queue", "add", run.name)
     else:

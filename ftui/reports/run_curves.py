@@ -10,10 +10,11 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from ftui.reports.run_record import AttemptFacts, RunRecord
+from ftui.reports.run_record import RunRecord
 from ftui.reports.smoothing import smooth, stretches
 from ftui.runs.curves import CurveReader, Curves, values_of
 from ftui.runs.events import Step
+from ftui.runs.records.spending import AttemptSpan, spent
 
 Axis = Literal["step", "epoch", "tokens", "time", "money"]
 AXES: tuple[Axis, ...] = get_args(Axis)
@@ -90,7 +91,7 @@ def read_run_curves(record: RunRecord) -> RunCurves:
         continue
     curves = reader.curves
     last_step = max((attempt.last_step for attempt in curves.attempts), default=0)
-    return RunCurves(curves, last_step, _positions(curves, record.attempts) if curves.attempts else {})
+    return RunCurves(curves, last_step, _positions(curves, record.spans) if curves.attempts else {})
 
 
 def _values(record: Step) -> Iterator[tuple[str, float | None]]:
@@ -100,32 +101,30 @@ def _values(record: Step) -> Iterator[tuple[str, float | None]]:
     yield _TARGETS, float(record.num_target_tokens)
 
 
-def _positions(curves: Curves, attempts: Sequence[AttemptFacts]) -> dict[Axis, list[tuple[float, float]]]:
+def _positions(curves: Curves, spans: Sequence[AttemptSpan]) -> dict[Axis, list[tuple[float, float]]]:
     """Steps, ascending, and where each stands on every axis; the first is the one before the first step."""
     before = float(curves.attempts[0].start_step)
     axes: dict[Axis, list[tuple[float, float]]] = {axis: [(before, 0.0)] for axis in AXES}
     axes["step"] = [(before, before)]
     if before and (first := curves.attempts[0].series[_EPOCH].low[:1]):  # a run that was made from another one's
         axes["epoch"] = [(before, first[0] or 0.0)]
-    by_number = {attempt.number: attempt for attempt in attempts}
+    by_number = {span.number: span for span in spans}
     tokens = 0.0
     for curve in curves.attempts:
         epochs, times, targets = (curve.series[name] for name in (_EPOCH, _TIME, _TARGETS))
-        facts = by_number.get(curve.attempt)
-        earlier = [attempt for attempt in attempts if attempt.number < curve.attempt]
-        seconds = sum(attempt.seconds for attempt in earlier)
-        prices = [attempt.dollars for attempt in earlier]
-        dollars = None if None in prices else sum(price for price in prices if price is not None)
+        span, earlier = by_number.get(curve.attempt), spent(spans, before=curve.attempt)
         for at, step in enumerate(epochs.last):
             tokens += targets.total[at]
-            spent = (times.high[at] or 0.0) - facts.begin if facts is not None else None
-            per_hour = facts.dollars_per_hour if facts is not None else None
+            seconds = (times.high[at] or 0.0) - span.begin if span is not None else None
+            per_hour = span.dollars_per_hour if span is not None else None
             places = {
                 "step": float(step),
                 "epoch": epochs.high[at],
                 "tokens": tokens,
-                "time": None if spent is None else seconds + spent,
-                "money": None if None in (spent, per_hour, dollars) else dollars + spent * per_hour / 3600,  # type: ignore[operator]
+                "time": None if seconds is None else earlier.seconds + seconds,
+                "money": None
+                if seconds is None or per_hour is None or earlier.dollars is None
+                else earlier.dollars + seconds * per_hour / 3600,
             }
             for axis in AXES:
                 if (place := places[axis]) is not None:

@@ -134,17 +134,10 @@ def _results(records: Sequence[RunRecord]) -> Iterable[ComparedLine]:
         "tokens/s": lambda record: units.count(record.state.tokens_per_second),
         "parameters trained": lambda record: units.count(record.plan.trainable_parameters if record.plan else None),
         "time": lambda record: units.duration(record.seconds) if record.attempts else units.MISSING,
-        "money": lambda record: dollars(record.dollars),
+        "money": lambda record: units.money(record.dollars),
     }
     for name, figure in figures.items():
         yield ComparedLine(name, [figure(record) for record in records])
-
-
-def dollars(amount: float | None) -> str:
-    """`$0.0021`, `$1.24`; `n/a` where no price is known."""
-    if amount is None:
-        return units.MISSING
-    return f"${amount:,.2f}" if amount >= 0.095 or amount == 0 else f"${amount:.2g}"
 
 
 def best_evaluation(record: RunRecord) -> EvaluationDone | None:
@@ -194,7 +187,7 @@ def place_words(axis: Axis, at: float) -> str:
         case "time":
             return units.duration(at)
         case "money":
-            return dollars(at)
+            return units.money(at)
     return f"{units.count(at)} {AXIS_WORDS[axis]}"
 
 

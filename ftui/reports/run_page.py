@@ -12,11 +12,12 @@ from ftui.measures import MEASURES
 from ftui.reports.charts import STEP_MEASURES, Chart, make_chart, make_line, measure_words
 from ftui.reports.html_page import Link, make_page
 from ftui.reports.run_curves import Axis, RunCurves
-from ftui.reports.run_differences import FINGERPRINTS, best_evaluation, dollars
+from ftui.reports.run_differences import FINGERPRINTS, best_evaluation
 from ftui.reports.run_record import RunMessage, RunRecord
 from ftui.runs import describe
 from ftui.runs.checkpoint_index import describe_entry
 from ftui.runs.records import result_lines
+from ftui.runs.records.spending import basis_words
 from ftui.runs.state import Alarm, alarm_name, how_to_continue
 from ftui.system.files import read_plain
 
@@ -154,18 +155,27 @@ def _facts(record: RunRecord) -> Iterator[Fact]:
         yield "machine", f"{opened.device}{several}"
     if record.created is not None:
         yield "opened", time.strftime("%Y-%m-%d %H:%M", time.localtime(record.created))
-    yield "time", f"{units.duration(record.seconds)} in {_attempts(len(record.attempts))}, pauses included"
+    yield (
+        "time",
+        f"{units.duration(record.seconds)} in {_attempts(len(record.attempts))}, pauses included{_hours(record)}",
+    )
     yield "money", money_words(record)
     if (reproducibility := describe.reproducibility(state)) is not None:
         yield "reproducibility", reproducibility
 
 
+def _hours(record: RunRecord) -> str:
+    most = record.state.spending.max_hours
+    return "" if most is None else f"; budget.max_hours = {most:g}"
+
+
 def money_words(record: RunRecord) -> str:
     """What the run's time costs, and at what price."""
-    prices = sorted({one.dollars_per_hour for one in record.attempts if one.dollars_per_hour is not None})
     if record.dollars is None:
         return f"{units.MISSING}: nobody has said what this machine costs (hardware.price_per_hour)"
-    return f"{dollars(record.dollars)} at {' and '.join(f'${price:,.2f}' for price in prices)} an hour"
+    most = record.state.spending.max_money
+    limit = "" if most is None else f" of {units.money(most)}"
+    return f"{units.money(record.dollars)}{limit} {basis_words(record.state.spending)}"
 
 
 def _attempts(number: int) -> str:

@@ -1,43 +1,32 @@
 """What the files of a run say, gathered once: all that reports and comparisons of runs are made from."""
 
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from ftui.errors import FtuiError, UsageError
-from ftui.hardware.devices import card_for, price_of
+from ftui.hardware.run_price import device_price
 from ftui.runs.checkpoint_index import CheckpointEntry, CheckpointHistory, read_checkpoints
 from ftui.runs.events import AnyRecord, EvaluationDone, Noted, RunOpened, RunStarted, Warned
 from ftui.runs.journal import PIECE, Tail
 from ftui.runs.manifest import Manifest, read_manifest
+from ftui.runs.records.spending import AttemptSpan, change_span
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
-from ftui.runs.status import Status, read_status
+from ftui.runs.status import Status, read_status, spent_so_far
 from ftui.system.files import DAMAGED, read_plain
 
 Key = tuple[str, ...]
 
 
 class AttemptFacts(msgspec.Struct):
-    """An attempt of a run: the times of its first and its last record (Unix seconds), the step it began after, what it
-    ran on and what an hour of that costs (`None`: it came not so far, or nobody has said)."""
+    """An attempt of a run: the step it began after, and what it ran on (`None`: it came not so far)."""
 
     number: int
-    begin: float
-    end: float
     start_step: int | None = None
     opened: RunOpened | None = None
-    dollars_per_hour: float | None = None
-
-    @property
-    def seconds(self) -> float:
-        return max(0.0, self.end - self.begin)
-
-    @property
-    def dollars(self) -> float | None:
-        return None if self.dollars_per_hour is None else self.seconds * self.dollars_per_hour / 3600
 
 
 class RunMessage(msgspec.Struct, frozen=True):
@@ -72,16 +61,19 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.status.state
 
     @property
+    def spans(self) -> list[AttemptSpan]:
+        """When its attempts ran, and what an hour of each cost."""
+        return self.state.spending.spans
+
+    @property
     def seconds(self) -> float:
         """How long its attempts took, pauses and steps that were taken back included; not the time between them."""
-        return sum(attempt.seconds for attempt in self.attempts)
+        return spent_so_far(self.status).seconds
 
     @property
     def dollars(self) -> float | None:
-        """What that costs; `None` where the price of one of the attempts is not known."""
-        prices = [attempt.dollars for attempt in self.attempts]
-        known = [price for price in prices if price is not None]
-        return sum(known) if known and len(known) == len(prices) else None
+        """What that costs; `None` where no price is known."""
+        return spent_so_far(self.status).dollars
 
 
 def read_record(run: Run) -> RunRecord:
@@ -96,13 +88,8 @@ def read_record(run: Run) -> RunRecord:
         for record in _records(Tail(path)):
             journal.take(record)
     profile, problem = _read_profile(run)
-    price = _dollars_per_hour(profile.get(("hardware", "price_per_hour")))
-    for attempt in journal.attempts.values():
-        attempt.dollars_per_hour = price(attempt.opened)
+    status = _with_prices(status, journal.attempts, profile.get(("hardware", "price_per_hour")))
     checkpoints = read_checkpoints(run, status.state)
-    if status.state.step_time is not None and status.state.attempt in journal.attempts:
-        newest = journal.attempts[status.state.attempt]
-        newest.end = max(newest.end, status.state.step_time)
     return RunRecord(
         run=run,
         status=status,
@@ -133,8 +120,7 @@ class _Gathered:
         self.history.take(record)
         if not record.attempt:  # of no engine
             return
-        attempt = self.attempts.setdefault(record.attempt, AttemptFacts(record.attempt, record.time, record.time))
-        attempt.begin, attempt.end = min(attempt.begin, record.time), max(attempt.end, record.time)
+        attempt = self.attempts.setdefault(record.attempt, AttemptFacts(record.attempt))
         match record:
             case RunOpened():
                 self.opened = attempt.opened = record
@@ -188,18 +174,20 @@ def _flat(table: dict[str, Any], above: Key = ()) -> Iterator[tuple[Key, Any]]:
             yield (*above, name), None if value == "none" else value
 
 
-def _dollars_per_hour(from_profile: Any) -> Callable[[RunOpened | None], float | None]:
-    """What an hour of an attempt costs, all its cards together: the profile's price, else that of the card."""
+def _with_prices(status: Status, attempts: dict[int, AttemptFacts], from_profile: Any) -> Status:
+    """The status, with the price of today for the attempts of a run whose engine recorded none.
+
+    `from_profile`: hardware.price_per_hour.
+    """
     own = float(from_profile) if isinstance(from_profile, int | float) else None
-
-    def price(opened: RunOpened | None) -> float | None:
-        if opened is None:
-            return None
-        kind, _, title = opened.device.partition(": ")
-        each = price_of(card_for(title, None, 0), own) if kind == "cuda" else own
-        return None if each is None else each * opened.world_size
-
-    return price
+    spending = status.state.spending
+    for span in spending.spans:
+        opened = attempts[span.number].opened if span.number in attempts else None
+        if span.dollars_per_hour is None and opened is not None:
+            price = device_price(opened.device, opened.world_size, own)
+            if price is not None:
+                spending = change_span(spending, span.number, dollars_per_hour=price.dollars_per_hour)
+    return msgspec.structs.replace(status, state=msgspec.structs.replace(status.state, spending=spending))
 
 
 def read_records(runs: list[Run]) -> list[RunRecord]:

@@ -12,12 +12,17 @@ from ftui.runs.records.push_records import PushRecord
 from ftui.runs.records.record import Phase, Record, Reproducibility
 from ftui.runs.records.rollout_records import RolloutRecord
 from ftui.runs.records.signs_of_life import Beat, Telemetry
+from ftui.runs.records.spending import BudgetUsed
 from ftui.runs.records.supervisor_records import Adopted, EngineEnded, EngineStarted, Restarting, Stalled
 from ftui.system.process_id import Identity
 
 
 class RunOpened(Record, frozen=True, tag="run_opened"):
-    """An engine begins an attempt: on which machine, with which library versions, torch threads and ranks."""
+    """An engine begins an attempt: on which machine, with which library versions, torch threads and ranks.
+
+    `dollars_per_hour`: of all its cards, as `price_basis` says (`None`: nobody has said). `max_money` (dollars) and
+    `max_hours`: what all attempts together may cost and take.
+    """
 
     host: str
     device: str
@@ -26,6 +31,10 @@ class RunOpened(Record, frozen=True, tag="run_opened"):
     num_threads: int
     world_size: int
     identity: Identity
+    dollars_per_hour: float | None = None
+    price_basis: str = ""
+    max_money: float | None = None
+    max_hours: float | None = None
 
 
 class PhaseChanged(Record, frozen=True, tag="phase_changed"):
@@ -259,8 +268,8 @@ class RunFailed(Record, frozen=True, tag="run_failed"):
 JournalRecord = (
     RunOpened | PhaseChanged | RunStarted | StageBegan | EvaluationDone | CheckpointSaved | CheckpointVerified
     | CheckpointTagged | CheckpointRemoved | CheckpointRejected | Sampled | Answered | ControlApplied
-    | ControlRefused | MicroBatchChanged | Warned | Noted | HealthAlarm | RolloutRecord | RunFinished | RunStopped
-    | RunFailed
+    | ControlRefused | MicroBatchChanged | Warned | Noted | HealthAlarm | RolloutRecord | BudgetUsed | RunFinished
+    | RunStopped | RunFailed
 )  # fmt: skip
 
 

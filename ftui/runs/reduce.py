@@ -35,6 +35,7 @@ from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed, PushRecord
 from ftui.runs.records.record import Phase
 from ftui.runs.records.rollout_records import RolloutMade
+from ftui.runs.records.spending import BudgetUsed, add_sign, change_span, with_budget
 from ftui.runs.records.supervisor_records import Adopted, EngineEnded, EngineStarted, Restarting, Stalled
 from ftui.runs.state import (
     Alarm,
@@ -59,6 +60,7 @@ def fold(state: RunState, record: AnyRecord) -> RunState:
     """The state after one more record."""
     if isinstance(record, PushRecord):
         return _with_push(state, record)
+    before = state
     if record.attempt > state.attempt:
         state = _begin_attempt(state, record.attempt)
     elif record.attempt == state.attempt and state.token and record.token not in ("", state.token):
@@ -66,6 +68,7 @@ def fold(state: RunState, record: AnyRecord) -> RunState:
             return state
         # Without flock there can be a second writer: the later one stands.
         state = _begin_attempt(state, record.attempt)
+    state = _with_sign(before, state, record)
     match record:
         case Step():
             return _with_step(state, record)
@@ -94,7 +97,16 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
             return replace(state, engine=record.identity, token=record.token or state.token)
         case RunOpened():
             token = state.token or record.token
-            return replace(state, engine=record.identity, token=token, host=record.host, device=record.device)
+            limits = replace(
+                state.spending, price_basis=record.price_basis, max_money=record.max_money, max_hours=record.max_hours,
+                reached=None, reserve_seconds=0.0,
+            )  # fmt: skip
+            return replace(
+                state, engine=record.identity, token=token, host=record.host, device=record.device, spending=limits
+            )
+        case BudgetUsed():
+            warning = state.warning if record.parks else record.message
+            return replace(state, spending=with_budget(state.spending, record), warning=warning)
         case StageBegan():
             return replace(state, stage=f"{record.number}/{record.of}")
         case PhaseChanged() if not _is_closed(state):
@@ -156,7 +168,23 @@ def _begin_attempt(state: RunState, attempt: int) -> RunState:
         samples_before=state.samples_before,
         samples_after=state.samples_after,
         pushes=state.pushes,
+        spending=add_sign(state.spending, state.attempt, state.paced_from, state.step_time),
     )
+
+
+def _with_sign(before: RunState, state: RunState, record: AnyRecord) -> RunState:
+    """The record shows its attempt alive; the steps of the newest one say that by `step_time`."""
+    spending = state.spending
+    if not isinstance(record, Step) or record.attempt < before.attempt:
+        spending = add_sign(spending, record.attempt, record.time)
+    match record:
+        case EngineStarted(seen_before=float(seen)):
+            spending = add_sign(spending, record.attempt - 1, min(seen, record.time))
+        case RunOpened():
+            spending = change_span(spending, record.attempt, dollars_per_hour=record.dollars_per_hour)
+        case Restarting():
+            spending = change_span(spending, record.attempt, pause_seconds=record.pause_seconds)
+    return state if spending is state.spending else replace(state, spending=spending)
 
 
 def _with_push(state: RunState, record: PushRecord) -> RunState:

@@ -9,6 +9,7 @@ from ftui.errors import STOPPED, DiskError, DiskFullError
 from ftui.runs.events import RankSeconds
 from ftui.runs.records.record import Phase, Reproducibility
 from ftui.runs.records.rollout_records import RolloutMade
+from ftui.runs.records.spending import Spending
 from ftui.system.process_id import Identity, is_alive
 
 PAUSES_KEPT = 64
@@ -165,6 +166,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The newest few, oldest first; one for each target and each thing that was pushed."""
     rollout: RolloutMade | None = None
     """The newest of this attempt: what its steps train on (stage grpo)."""
+    spending: Spending = Spending()
     warning: str = ""
     alarms: list[Alarm] = []
     """The newest few of this attempt, oldest first."""

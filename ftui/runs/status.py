@@ -13,14 +13,16 @@ from ftui.errors import LostRunError, UsageError
 from ftui.runs.events import AnyRecord
 from ftui.runs.journal import PIECE, Tail
 from ftui.runs.records.record import Phase
+from ftui.runs.records.signs_of_life import Beat
+from ftui.runs.records.spending import Spent, add_sign, spent
 from ftui.runs.reduce import fold
 from ftui.runs.restart_policy import may_follow
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
-from ftui.system.files import UnsafePathError, read_json, read_plain
+from ftui.system.files import DAMAGED, UnsafePathError, read_json, read_plain
 from ftui.system.process_id import Identity, is_alive, this_process
 
-FORM = 2  # 1 knew nothing of restarts
+FORM = 3  # 1 knew nothing of restarts, 2 nothing of what attempts cost
 BEAT_SECONDS = 2.5  # a working engine writes beat.json about once a second
 QUEUED_SECONDS = 60.0  # how long a run that was opened may wait for its supervisor before it counts as lost
 
@@ -162,8 +164,36 @@ def judge(run: Run, watch: Watch) -> Status:
         return status
     watch.read()  # the last words may have come between the reading and the look at the processes
     phase: Phase = watch.state.phase if watch.state.exit_code is not None or _is_new(run, watch.state) else "lost"
-    state = msgspec.structs.replace(watch.state, phase=phase)
+    spending = watch.state.spending
+    if phase == "lost":
+        spending = add_sign(spending, watch.state.attempt, last_seen(run, watch.state))
+    state = msgspec.structs.replace(watch.state, phase=phase, spending=spending)
     return msgspec.structs.replace(status, state=state, offsets=watch.offsets)
+
+
+def last_seen(run: Run, state: RunState) -> float | None:
+    """When this attempt was last seen alive, by its own beat or by its supervisor; `None` where neither says.
+
+    While a run is paused its records say nothing.
+    """
+    stored, seen = _read_stored_status(run), list[float]()
+    if (stored.state.attempt, stored.state.token) == (state.attempt, state.token) and stored.state.exit_code is None:
+        seen.append(stored.time)
+    try:
+        beat = read_json(run.beat, Beat)
+    except (OSError, *DAMAGED):
+        return max(seen, default=None)
+    if (beat.attempt, beat.token) == (state.attempt, state.token):
+        seen.append(beat.time)
+    return max(seen, default=None)
+
+
+def spent_so_far(status: Status) -> Spent:
+    """What all attempts of the run took and cost when `status` was judged."""
+    state = status.state
+    alive = status.time if is_alive(status.engine) and state.exit_code is None else None
+    spending = add_sign(state.spending, state.attempt, state.paced_from, state.step_time, alive)
+    return spent(spending.spans, status.time if is_alive(status.supervisor) else None)
 
 
 def own_process(run: Run, process: Identity | None) -> Identity | None:

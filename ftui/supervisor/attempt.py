@@ -95,8 +95,16 @@ class Attempt:
         self._sampled = Telemetry()
         self._next_curves = time.monotonic() + CURVES_SECONDS
 
-    def start(self, command: Sequence[str], cards: RunCards, has_terminated: Callable[[], bool]) -> Engine | str:
+    def start(
+        self,
+        command: Sequence[str],
+        cards: RunCards,
+        has_terminated: Callable[[], bool],
+        seen_before: float | None = None,
+    ) -> Engine | str:
         """Start the engine on its cards and record it, once all nodes are here. `command` is run once for each rank.
+
+        `seen_before`: see `EngineStarted`.
 
         Returns why nothing was started, where a node does not come or the run is to end.
         """
@@ -117,7 +125,7 @@ class Attempt:
             return ended.lost_node or "SIGTERM while it waited for a node"
         else:
             engine = self._nodes.start_engine(starter, environment, self._number, self._token, per_node)
-        self._record(self._log, EngineStarted(identity=engine.identity))
+        self._record(self._log, EngineStarted(identity=engine.identity, seen_before=seen_before))
         return engine
 
     def _wait_for_nodes(self, nodes: NodeGroup, has_terminated: Callable[[], bool]) -> EngineEnded | None:

@@ -19,7 +19,7 @@ from ftui.hardware.card_locks import RunCards
 from ftui.runs.curves import CurveReader
 from ftui.runs.records.supervisor_records import Restarting
 from ftui.runs.run_folder import Run
-from ftui.runs.status import Watch, own_process
+from ftui.runs.status import Watch, last_seen, own_process
 from ftui.supervisor.attempt import POLL_SECONDS, Attempt
 from ftui.supervisor.engine_process import Engine, say, send_group
 from ftui.supervisor.nodes.announcement import forget_announcement, read_announcement
@@ -128,6 +128,7 @@ def _run_attempt(
     state = watch.state
     engine_before = own_process(run, state.engine)
     adoptable = engine_before if is_alive(engine_before) else None
+    seen_before = last_seen(run, state) if state.exit_code is None and not state.restarting else None
     number, token = state.attempt + 1, secrets.token_hex(8)
     if adoptable is not None:
         cards.adopt()
@@ -138,7 +139,7 @@ def _run_attempt(
         if adoptable is not None:
             engine = attempt.adopt(adoptable)
         else:
-            engine = attempt.start(command, cards, terminations.was_received)
+            engine = attempt.start(command, cards, terminations.was_received, seen_before)
         return engine if isinstance(engine, str) else attempt.watch_to_end(engine, terminations.forward)
     finally:
         attempt.close()

@@ -1,7 +1,8 @@
 """The two lines above the chart: which run, in which phase, on what, how far, how long, what a kill would cost."""
 
+from ftui.runs.records.spending import meter_words
 from ftui.runs.state import RunState, eta_seconds, red_alarms
-from ftui.runs.status import Status, is_running
+from ftui.runs.status import Status, is_running, spent_so_far
 from ftui.text import cut_middle
 
 from ..render.spans import Frame, Line, Span, spread, width_of
@@ -42,9 +43,11 @@ def _time(status: Status) -> Line:
     state = status.state
     done = share_done(state)
     percent = "" if done is None else f"{int(done * 100):3d}% "
+    cost = f"{words}  " if (words := meter_words(state.spending, spent_so_far(status))) else ""
+    scarce: Line = [(cost, "warn" if state.spending.warned else "text")]
     if not is_running(status):
-        return [(percent, "number")]
-    return [("ETA ", "muted"), (clock(eta_seconds(state)), "text"), ("  ", "text"), (percent, "number")]
+        return [*scarce, (percent, "number")]
+    return [*scarce, ("ETA ", "muted"), (clock(eta_seconds(state)), "text"), ("  ", "text"), (percent, "number")]
 
 
 def _bar(frame: Frame, status: Status) -> Line:

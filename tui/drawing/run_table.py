@@ -3,9 +3,12 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from ftui import units
 from ftui.runs import describe
 from ftui.runs.records import result_lines
+from ftui.runs.records.spending import basis_words, meter_words
 from ftui.runs.state import eta_seconds, has_ended, phase_word, read_losses
+from ftui.runs.status import spent_so_far
 
 from ..render.spans import Frame, Line, around, left, middle, on_cursor, paragraph, right, thin_line
 from ..state.run_list import RunRow
@@ -13,10 +16,16 @@ from .columns import GAP, Column, share_width, widest
 from .wording import clock, figure, gib, loss, model_name, phase_style, place, share_done, short, status_word, steps
 
 NAME, LONGEST_NAME = 12, 40  # columns: the least of a name, and from which on it is read well enough when cut
-COLUMNS = ("phase", "step", "train loss", "eval loss", "accuracy", "loss curve", "tokens/s", "memory", "ETA", "age")
-BY_NEED = ("phase", "step", "train loss", "eval loss", "ETA", "loss curve", "accuracy", "age", "tokens/s", "memory")
+COLUMNS = (
+    "phase", "step", "train loss", "eval loss", "accuracy", "loss curve", "tokens/s", "memory", "cost", "ETA", "age",
+)  # fmt: skip
+BY_NEED = (
+    "phase", "step", "train loss", "eval loss", "ETA", "cost", "loss curve", "accuracy", "age", "tokens/s", "memory",
+)  # fmt: skip
 """The same columns, those first that have to be there; the others come while names keep their room."""
 NEEDED = 4
+SPARSE = ("accuracy", "cost")
+"""Columns that are there where a run has something in them."""
 ACCURACIES = ("rewards/accuracies", "mean_token_accuracy")
 """Of the newest evaluation: a run has one of them at most, and the column is there where a run has one."""
 
@@ -56,7 +65,7 @@ def _widths(room: int, rows: Sequence[RunRow], cells: Sequence[dict[str, tuple[s
     columns = {"run": Column(NAME, longest)}
     for number, name in enumerate(BY_NEED):
         width = max(content[name], len(name if is_wide else _short_heading(name)))
-        if number < NEEDED or (free >= width + GAP and (name != "accuracy" or content[name])):
+        if number < NEEDED or (free >= width + GAP and (name not in SPARSE or content[name])):
             columns[name] = Column(width, width, grows=name == "loss curve")
             free -= width + GAP
     widths = share_width(list(columns.values()), room - 4 - GAP * (len(columns) - 1))
@@ -104,6 +113,9 @@ def _cell(row: RunRow, name: str, now: float) -> tuple[str, str]:
             return short(state.tokens_per_second) if row.is_running else "", "muted"
         case "memory":
             return (f"{gib(state.memory)} GiB" if state.memory is not None else "-") if row.is_running else "", "muted"
+        case "cost":
+            dollars = spent_so_far(row.status).dollars
+            return "" if dollars is None else units.money(dollars), "text"
         case "ETA":
             return clock(eta_seconds(state)) if row.is_running else "", "text"
         case "age":
@@ -129,6 +141,8 @@ def details(frame: Frame, row: RunRow | None, now: float) -> list[Line]:
         facts.append(", ".join([f"best evaluation {loss(evaluation.loss)}", *measures, f"step {evaluation.step:,}"]))
     if (checkpoint := state.newest_checkpoint) is not None:
         facts.append(Path(checkpoint.path).name)
+    if cost := meter_words(state.spending, spent_so_far(row.status)):
+        facts.append(f"{cost} {basis_words(state.spending)}".rstrip())
     text, style = explain_status(row)
     lines = [thin_line(frame), first, *paragraph(text, frame.width, style)]
     return [*lines, *paragraph(separator.join(facts), frame.width, "text")][: frame.height]

@@ -34,6 +34,7 @@ from ftui.runs.events import (
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed
 from ftui.runs.records.rollout_records import RolloutMade
+from ftui.runs.records.spending import BudgetUsed
 from ftui.runs.records.supervisor_records import Adopted, EngineEnded, Restarting, Stalled
 from ftui.runs.state import (
     RunState,
@@ -75,6 +76,8 @@ def event_lines(record: AnyRecord) -> list[str]:
             return [f"sample at step {record.step}: {shown(record.prompt)} -> {shown(record.completion)}"]
         case StageBegan():
             return [f"stage {record.number} of {record.of} from step {record.step} on: {shown(record.words)}"]
+        case BudgetUsed(parks=False):
+            return [f"warning: {record.message}"]
         case Warned():
             return lines_of(f"warning: {record.message}")
         case HealthAlarm():

@@ -5,6 +5,7 @@ from pathlib import Path
 from ftui import units
 from ftui.measures import MEASURES
 from ftui.runs.describe import OF_EVALUATIONS, place
+from ftui.runs.records.spending import continue_command
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState, has_ended, how_to_continue
 from ftui.text import complaint, shown
@@ -27,6 +28,7 @@ def summary(run: Run, state: RunState, *, learning_rate: float, gives_scores: bo
         if (checkpoint := state.newest_checkpoint) is not None:
             lines.append(f"  checkpoint  {shown(str(run.checkpoints / Path(checkpoint.path).name))}")
         command = "the same command" if not has_ended(state) else f"ftui resume {run.name}"
+        command = continue_command(shown(run.name), state.spending) or command
         lines.append(f"  continue    {command}")
         if state.final is None:
             return lines

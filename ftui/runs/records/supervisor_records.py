@@ -5,9 +5,13 @@ from ftui.system.process_id import Identity
 
 
 class EngineStarted(Record, frozen=True, tag="engine_started"):
-    """The supervisor started the engine; of several ranks `identity` is rank 0."""
+    """The supervisor started the engine; of several ranks `identity` is rank 0.
+
+    `seen_before`: when the attempt before this one was last seen alive (Unix seconds), where no record tells its end.
+    """
 
     identity: Identity
+    seen_before: float | None = None
 
 
 class Adopted(Record, frozen=True, tag="adopted"):

@@ -12,7 +12,7 @@ import pytest
 from ftui import units
 from ftui.dataset.row_counts import RowCounts
 from ftui.estimate import closed_form
-from ftui.estimate.api import Known, estimate, setup_for, suggestions
+from ftui.estimate.api import Known, budget_forecast, estimate, setup_for, suggestions
 from ftui.estimate.estimate_text import estimate_lines
 from ftui.estimate.result import Estimate, Memory
 from ftui.estimate.setup import AnsweredRows, TrainingSetup
@@ -300,3 +300,20 @@ def test_the_rows_that_a_dry_run_has_chosen_say_how_long_answers_are(tmp_path: P
     assert isinstance(known, TrainingSetup) and isinstance(unknown, TrainingSetup)
     assert known.answered == AnsweredRows(60, 200, 90)
     assert unknown.answered == AnsweredRows(64, 2048, 2048), "as long as rows may be"
+
+
+def test_an_estimate_beyond_the_budget_says_when_the_run_would_be_parked(tmp_path: Path) -> None:
+    card = find_card("rtx4090")
+    counts = RowCounts(num_train_tokens=10_000_000, steps_per_epoch=1000, max_steps=1000)
+    known = Known(counts=counts)
+    time = estimate(profile(tmp_path), card, known).duration
+    assert time.dollars and time.total_seconds
+    half = f"budget.max_money={time.dollars / 2:.4f}"
+    (note,) = budget_forecast(profile(tmp_path, half), card, known)
+    assert "exceeds budget.max_money" in note and "after about 50% of it" in note
+    assert note in estimate(profile(tmp_path, half), card, known).notes
+    (note,) = budget_forecast(profile(tmp_path, f"budget.max_hours={time.total_seconds / 14400:.5f}"), card, known)
+    assert "exceeds budget.max_hours" in note and "after about 25% of it" in note
+    assert budget_forecast(profile(tmp_path, f"budget.max_money={time.dollars * 2:.4f}"), card, known) == []
+    (note,) = budget_forecast(profile(tmp_path, half), find_card("cpu"), known)
+    assert "hardware.price_per_hour" in note

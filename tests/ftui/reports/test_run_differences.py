@@ -8,7 +8,7 @@ import pytest
 
 from ftui.errors import UsageError
 from ftui.reports.run_curves import AXES, interpolate, read_run_curves
-from ftui.reports.run_differences import RunComparison, check_number, compare, dollars
+from ftui.reports.run_differences import RunComparison, check_number, compare
 from ftui.reports.run_record import read_record, read_records
 from ftui.runs.events import EvaluationDone, RunOpened, Step
 from ftui.runs.journal import Tail, encode
@@ -139,12 +139,5 @@ def test_only_two_to_six_runs_are_compared(tmp_path: Path) -> None:
 
 
 def test_small_helpers() -> None:
-    assert [dollars(x) for x in (None, 0.0, 0.0021, 1.234, 12345.6)] == [
-        "n/a",
-        "$0.00",
-        "$0.0021",
-        "$1.23",
-        "$12,345.60",
-    ]
     points = [(0.0, 1.0), (2.0, 3.0), (2.0, 4.0), (4.0, 8.0)]
     assert [interpolate(points, x) for x in (-1, 0, 1, 3, 9)] == [1.0, 1.0, 2.0, 6.0, 8.0]

@@ -7,7 +7,7 @@ import msgspec
 from ftui import units
 from ftui.reports.charts import ChartAxis, ChartLine, make_line, measure_words, x_axis
 from ftui.reports.run_curves import Axis, CurvePart, RunCurves, interpolate
-from ftui.reports.run_differences import RunComparison, best_evaluation, dollars, tables
+from ftui.reports.run_differences import RunComparison, best_evaluation, tables
 from ftui.reports.run_record import RunRecord
 from ftui.reports.smoothing import SMOOTHINGS
 from ftui.reports.ticks import LABEL
@@ -161,7 +161,7 @@ def _legend(frame: Frame, number: int, compared: ComparedRuns, line: ChartLine) 
     if (best := best_evaluation(record)) is not None:
         facts.append(f"{frame.glyphs.best} {units.quantity(best.loss)} @ {best.step:,}")
     facts.append(units.duration(record.seconds))
-    facts += [dollars(record.dollars)] if record.dollars is not None else []
+    facts += [units.money(record.dollars)] if record.dollars is not None else []
     tail: Line = [(f"{'  '.join(facts)} ", "text")]
     room = max(8, frame.width - sum(len(text) for text, _ in tail) - 5)
     head: Line = [(f" {LETTERS[number]} ", STYLES[number]), (middle(record.run.name, room).rstrip(), "number")]
