@@ -11,6 +11,7 @@ import time
 import tomllib
 from pathlib import Path
 
+from ftui.profile.tracker_names import GROUP, TRACKERS, own_trackers
 from ftui.runs.events import EvaluationDone, Sampled, Step
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.run_folder import Run
@@ -25,6 +26,7 @@ from .sinks import Sink, TrackedRun, open_sink
 
 LOOK_SECONDS = 1.0
 HANGING_SECONDS = 600.0  # one look never takes so long
+DISTRIBUTIONS = {"mlflow": "mlflow-skinny"}
 LARGEST_FILE = 1 << 30  # bytes: a tracker that runs wild does not fill the disk
 
 
@@ -68,14 +70,23 @@ def main(arguments: list[str]) -> int:
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE if hard < 0 else min(LARGEST_FILE, hard), hard))
     lifeline = Lifeline(int(descriptor))
-    if importlib.util.find_spec(name) is None:
-        print(f"{name} is not installed (pip install {name})", file=sys.stderr)
+    if missing := _missing(name):
+        print(missing, file=sys.stderr)
         return 1
     run = Run(Path(folder))
     lock = _lock(run.trackers / f"{name}.lock")
     follow_run(run, name, lifeline)
     lock.close()
     return 0
+
+
+def _missing(name: str) -> str:
+    """What is not installed that this tracker needs; nothing where all is."""
+    if name not in TRACKERS:
+        return "" if name in own_trackers() else f"no installed package brings a tracker {name!r} ({GROUP})"
+    if importlib.util.find_spec(name) is not None:
+        return ""
+    return f"{name} is not installed (pip install {DISTRIBUTIONS.get(name, name)})"
 
 
 def _lock(path: Path) -> Lock:

@@ -26,6 +26,8 @@ class Position(msgspec.Struct):
     ended_badly: bool = False
     note: str = ""
     """What its user should know; the supervisor says it once."""
+    library_run: str = ""
+    """What MLflow or Aim calls the run."""
     event_file: str = ""
     """TensorBoard's, and how many bytes of it are those of this position."""
     event_bytes: int = 0

@@ -50,7 +50,11 @@ class Sink(Protocol):
 
 def open_sink(name: str, subject: TrackedRun, position: Position) -> Sink:
     """The library is imported here. It may set `position` back to the beginning, or leave a note in it."""
-    return _OPENERS[name](subject, position)
+    if (opener := _OPENERS.get(name)) is not None:
+        return opener(subject, position)
+    from .own_tracker import OwnTracker
+
+    return OwnTracker(name, subject)
 
 
 def _tensorboard(subject: TrackedRun, position: Position) -> Sink:
@@ -71,8 +75,22 @@ def _trackio(subject: TrackedRun, position: Position) -> Sink:
     return Trackio(subject, position)
 
 
+def _mlflow(subject: TrackedRun, position: Position) -> Sink:
+    from .to_mlflow import MLflow
+
+    return MLflow(subject, position)
+
+
+def _aim(subject: TrackedRun, position: Position) -> Sink:
+    from .to_aim import Aim
+
+    return Aim(subject, position)
+
+
 _OPENERS: dict[str, Callable[[TrackedRun, Position], Sink]] = {
     "tensorboard": _tensorboard,
     "wandb": _wandb,
     "trackio": _trackio,
+    "mlflow": _mlflow,
+    "aim": _aim,
 }

@@ -19,6 +19,7 @@ from ftui.profile.sections.push_target import PushSection
 from ftui.profile.sections.rewards import RewardsSection
 from ftui.profile.sections.sampled_stages import POLICY_STAGES, GrpoSection, PpoSection
 from ftui.profile.sections.train import TrainSection
+from ftui.profile.tracker_names import Tracker, check_tracker
 from ftui.runs.run_folder import check_name
 
 EXAMINING = "examining"  # context of a validation that looks at the keys one by one
@@ -46,9 +47,6 @@ class RunSection(Section):
             raise ValueError(f"{error.message}\n{error.hint}") from error
 
 
-Tracker = Literal["tensorboard", "wandb", "trackio"]
-
-
 class LogSection(Section):
     """`[log]`: what is printed, and which trackers record the run."""
 
@@ -59,14 +57,19 @@ class LogSection(Section):
     """Record the loss of every row in every step, for `ftui blame`: which rows are behind a spike, which are never
     learned. It takes 12 bytes a row and less than 1 % of a step; in the folder `ledger` of the run, 256 MiB at most."""
 
-    report_to: tuple[Tracker, ...] = conduct(())
-    """Trackers that record every step: `tensorboard`, `wandb`, `trackio`, or a list of them. They write to the folder
-    `trackers` of the run. A tracker that fails, hangs or is not installed causes a warning only."""
+    report_to: tuple[Tracker | str, ...] = conduct(())
+    """Trackers that record every step: one or a list of them. An installed package may bring others (docs/trackers.md).
+    They write to the folder `trackers` of the run. One that fails, hangs or is not installed causes a warning only."""
 
     @field_validator("report_to", mode="before")
     @classmethod
     def _one_or_none(cls, given: Any) -> Any:
         return one_or_list(given)
+
+    @field_validator("report_to")
+    @classmethod
+    def _are_trackers(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(check_tracker(name) for name in names)
 
 
 Offloaded = Literal["base", "state"]

@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
+from ftui.profile.tracker_names import is_name
 from ftui.runs.health.health_rules import Thresholds
 from ftui.runs.run_folder import Run
 from ftui.system.files import read_plain
 
-KNOWN_TRACKERS = ("tensorboard", "wandb", "trackio")
 STALL_MINUTES = 5.0  # where an older profile does not say
 PATIENCE_MINUTES = 30.0
 DEFAULT_THRESHOLDS = Thresholds()
@@ -56,7 +56,7 @@ def read_settings(run: Run) -> SupervisorSettings:
         nodes=nodes if isinstance(nodes, int) and nodes >= 1 else None,
         patience_seconds=_seconds(_value(profile, "hardware", "node_patience_minutes"), PATIENCE_MINUTES),
         pushes=isinstance(target, str) and target != "none",
-        trackers=tuple(name for name in KNOWN_TRACKERS if name in names),
+        trackers=tuple(dict.fromkeys(name for name in names if is_name(name))),
         stage=str(_value(profile, "run", "stage")),
         max_grad_norm=length if isinstance(length := _value(profile, "train", "max_grad_norm"), float) else None,
         on_red=str(_value(profile, "health", "on_red")),

@@ -3,10 +3,10 @@
 import argparse
 
 from ftui.cli.options.command_parser import Verbs, add_allow_option, add_command, add_json_option
+from ftui.profile.tracker_names import TRACKERS
 
 AXES = ("step", "epoch", "tokens", "time", "money")
-TRACKERS = ("tensorboard", "wandb", "trackio")
-"""As in ftui/reports/run_curves.py and ftui/supervisor/settings.py, which --help does without."""
+"""As in ftui/reports/run_curves.py, which --help does without."""
 
 
 def add_compare(verbs: Verbs) -> None:
@@ -78,4 +78,5 @@ def add_track(verbs: Verbs) -> None:
     """`ftui track`."""
     text = "hand a run on to a tracker afterwards, as log.report_to does while it trains"
     track = add_command(verbs, "track", text, "reports.track:track", on_run=True)
-    track.add_argument("--to", choices=TRACKERS, required=True)
+    names = f"{', '.join(TRACKERS)}, or one that an installed package brings"
+    track.add_argument("--to", metavar="TRACKER", required=True, help=names)

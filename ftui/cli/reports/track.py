@@ -5,6 +5,7 @@ import time
 
 from ftui.cli.terminal import LiveOutput
 from ftui.errors import FINISHED, DiskError, UsageError
+from ftui.profile.tracker_names import check_tracker
 from ftui.runs.run_folder import find_run
 from ftui.supervisor.trackers import Tracker
 from ftui.system.files import is_locked
@@ -21,6 +22,10 @@ def track(name: str, to: str) -> int:
         DiskError: its files cannot be written.
     """
     run = find_run(name)
+    try:
+        check_tracker(to)
+    except ValueError as error:
+        raise UsageError(f"--to {to}: {error}.") from error
     if is_locked(run.trackers / f"{to}.lock"):
         raise UsageError(f"{run.name} is being reported to {to} right now.", hint=f"`ftui status {run.name}` shows it.")
     try:

@@ -182,7 +182,8 @@ def _stored(draft: ProfileDraft, leaf: Leaf) -> None:
 
 def _tracker(name: str) -> Rule:
     def rule(draft: ProfileDraft, leaf: Leaf) -> None:
-        trackers = [tracker for tracker in ("wandb", "tensorboard", "trackio") if is_on(draft.raw(f"use_{tracker}"))]
+        names = ("wandb", "tensorboard", "trackio", "mlflow")
+        trackers = [tracker for tracker in names if is_on(draft.raw(f"use_{tracker}"))]
         if draft.raw("wandb_project") and draft.raw("wandb_mode") != "disabled" and "wandb" not in trackers:
             trackers.insert(0, "wandb")
         if name in trackers and (leaf.name == "wandb_project" or is_on(leaf.value)):
@@ -235,9 +236,10 @@ RULES: dict[str, Rule] = {
     "cosine_min_lr_ratio": _lowest_rate,
     "use_tensorboard": _tracker("tensorboard"),
     "use_trackio": _tracker("trackio"),
-    **drops(OWN_TRACKER, "wandb_entity wandb_watch wandb_name wandb_run_id wandb_log_model wandb_mode"),
-    **drops(OTHER_TRACKER, "use_mlflow mlflow_* hf_mlflow_* use_comet comet_*"
-            " use_otel_metrics otel_*"),
+    "use_mlflow": _tracker("mlflow"),
+    **drops(OWN_TRACKER, "wandb_entity wandb_watch wandb_name wandb_run_id wandb_log_model wandb_mode"
+            " mlflow_* hf_mlflow_*"),
+    **drops(OTHER_TRACKER, "use_comet comet_* use_otel_metrics otel_*"),
     **drops("the tokenizer's own files say it", "tokenizer_use_fast tokenizer_legacy tokenizer_save_jinja_files"),
     **drops("the model's config says it", "model_type tokenizer_type processor_type base_model_config cls_model_config"
             " is_falcon_derived_model is_llama_derived_model is_mistral_derived_model is_qwen_derived_model strict"),

@@ -205,7 +205,7 @@ def _interval(draft: ProfileDraft, leaf: Leaf) -> None:
 
 
 def _tracker(draft: ProfileDraft, leaf: Leaf) -> None:
-    if leaf.value in ("wandb", "tensorboard"):
+    if leaf.value in ("wandb", "tensorboard", "mlflow"):
         draft.carry(leaf, "log.report_to", [leaf.value])
     else:
         draft.drop(leaf, LOGS if leaf.value == "csv" else OTHER_TRACKER)

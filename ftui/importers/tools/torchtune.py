@@ -85,7 +85,7 @@ def _schedule(value: Any) -> Any:
 
 
 def _tracker(draft: ProfileDraft, leaf: Leaf) -> None:
-    names = {"WandBLogger": ["wandb"], "TensorBoardLogger": ["tensorboard"]}
+    names = {"WandBLogger": ["wandb"], "TensorBoardLogger": ["tensorboard"], "MLFlowLogger": ["mlflow"]}
     if (name := _component(draft, "metric_logger")) in names:
         draft.carry(leaf, "log.report_to", names[name])
     else:

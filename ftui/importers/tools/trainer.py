@@ -1,6 +1,6 @@
 """transformers' TrainingArguments (5.24, and the spellings before it), which other tools' files hold too."""
 
-from typing import Any, get_args
+from typing import Any
 
 from ftui.importers.accelerate_config import CONFIG_FILE, of_config_file
 from ftui.importers.command import ENVIRONMENT, LAUNCHER
@@ -39,9 +39,9 @@ from ftui.importers.values import (
     whole,
     word_or,
 )
-from ftui.profile.schema import Tracker
 from ftui.profile.sections.optimizers import OptimArgs
 from ftui.profile.sections.schedulers import SchedulerKwargs
+from ftui.profile.tracker_names import TRACKERS
 from ftui.runs.run_folder import name_from
 
 PARALLEL = "splitting layers, sequences or stages among GPUs is not built"
@@ -52,7 +52,6 @@ REENTRANT = "ftui checkpoints without reentering autograd; the result is the sam
 ON_COMMAND_LINE = ZERO_OF_LAUNCHER | {name: rule for name, rule in fsdp_rules("").items() if name[:5] == "fsdp_"}
 SAY_PROCESSES = ("num_processes", "nproc_per_node", "num_gpus")
 SAY_NODES = ("num_machines", "nnodes", "num_nodes", "NNODES")
-TRACKERS = get_args(Tracker)
 
 
 def precision(neither: str) -> Rule:

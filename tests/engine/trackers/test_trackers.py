@@ -19,8 +19,10 @@ from ftui.engine.trackers.__main__ import describe_run, send_news
 from ftui.engine.trackers.position import Position, load_position, save_position
 from ftui.engine.trackers.run_reader import RunReader
 from ftui.engine.trackers.sinks import Sink, TrackedRun, open_sink
+from ftui.profile.schema import LogSection
+from ftui.profile.tracker_names import check_tracker, own_trackers
 from ftui.runs.events import RankSeconds, Sampled, Step
-from ftui.runs.journal import Writer
+from ftui.runs.journal import Tail, Writer
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.record import Record
 from ftui.runs.run_folder import Run, RunFacts
@@ -325,3 +327,139 @@ def test_one_that_hangs_ends_when_the_run_is_over(run: Run, tmp_path: Path) -> N
     _, written = process.communicate(timeout=20)
     assert process.returncode == 1 and b"Timeout" in written and b"wandb.py" in written
     assert time.monotonic() - begun < 10
+
+
+MLFLOW = """
+import json, os, pathlib
+
+class Metric:
+    def __init__(self, key, value, timestamp, step):
+        self.key, self.value, self.stamp, self.step = key, value, timestamp, step
+
+class Param:
+    def __init__(self, key, value): self.key, self.value = key, value
+
+class MlflowClient:
+    def __init__(self):
+        self.folder = pathlib.Path(os.environ["MLFLOW_TRACKING_URI"].removeprefix("file://"))
+    def note(self, *words):
+        with (self.folder / "calls.jsonl").open("a") as file:
+            file.write(json.dumps(words) + "\\n")
+    def get_experiment_by_name(self, name): return None
+    def create_experiment(self, name): return name
+    def create_run(self, experiment, run_name, tags):
+        self.note("create", experiment, run_name, tags)
+        info = type("Info", (), {"run_id": "r1"})
+        return type("Run", (), {"info": info})
+    def update_run(self, run_id, status, name): self.note("update", run_id, status, name)
+    def log_batch(self, run_id, metrics=(), params=()):
+        assert len(metrics) <= 1000 and len(params) <= 100
+        for one in metrics: self.note("metric", run_id, one.key, one.value, one.stamp, one.step)
+        for one in params: self.note("param", run_id, one.key, one.value)
+    def log_text(self, run_id, text, artifact_file): self.note("text", run_id, artifact_file, text)
+    def set_terminated(self, run_id, status): self.note("end", run_id, status)
+"""
+AIM = """
+import json, pathlib
+
+class Text(str): pass
+
+class Run:
+    def __init__(self, run_hash, repo, experiment, **settings):
+        assert not any(settings.values()) and len(settings) == 3, settings
+        self.hash, self.file = run_hash or "h1", pathlib.Path(repo) / "calls.jsonl"
+        self.note("run", run_hash, experiment)
+    def note(self, *words):
+        with self.file.open("a") as file:
+            file.write(json.dumps(words) + "\\n")
+    def __setitem__(self, name, value): self.note("set", name, value)
+    def track(self, value, name, step, context=None): self.note("track", value, name, step, context)
+    def close(self): self.note("close")
+"""
+
+
+def calls(path: Path) -> list[list[Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def followed_twice(run: Run, name: str, tmp_path: Path, **modules: str) -> list[list[Any]]:
+    """What a stand-in of a tracker's library was told in two lives of the tracker's process."""
+    for module, code in modules.items():
+        path = tmp_path / "site" / module.replace("_", "/")
+        path.mkdir(parents=True)
+        (path / "__init__.py").write_text(code)
+    write(run.journal, 1, make_run_started(), Sampled(step=0, prompt="<Who>?", completion="Me."))
+    write(run.metrics, 1, step(1, 0.5), step(2, math.nan))
+    run.trackers.mkdir()
+    env = {"PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}", "MLFLOW_TRACKING_URI": ""}
+    assert (result := follow(run, name, **env)).returncode == 0, result.stderr
+    write(run.metrics, 1, step(3, 0.25))
+    assert (result := follow(run, name, **env)).returncode == 0, result.stderr
+    return calls(run.trackers / name / "calls.jsonl")
+
+
+def test_mlflow_gets_each_step_once_with_its_time_and_one_run(run: Run, tmp_path: Path) -> None:
+    """A stand-in for its client: the library brings 45 distributions. docs/trackers.md says which one was tried."""
+    told = followed_twice(
+        run, "mlflow", tmp_path, mlflow="", mlflow_entities=MLFLOW, mlflow_tracking="from mlflow.entities import *"
+    )
+    assert told[0] == ["create", "ftui", "mine", {"ftui.run_id": "00112233aabbccdd"}]
+    assert ["param", "r1", "train.learning_rate", "0.5"] in told
+    losses = [line for line in told if line[:3] == ["metric", "r1", "train/loss"]]
+    stamps = [round(record.time * 1000) for record in Tail(run.metrics).read()]
+    assert [line[4:] for line in losses] == [[stamp, number] for number, stamp in enumerate(stamps, start=1)]
+    assert (losses[0][3], losses[2][3]) == (0.5, 0.25) and math.isnan(losses[1][3])
+    assert ["text", "r1", "samples/0/step-000000.txt", "<Who>?\n\nMe."] in told
+    assert [line for line in told if line[0] in ("create", "update", "end")][1:] == [
+        ["end", "r1", "FINISHED"], ["update", "r1", "RUNNING", "mine"], ["end", "r1", "FINISHED"],
+    ]  # fmt: skip
+
+
+def test_aim_gets_each_step_once_and_one_run(run: Run, tmp_path: Path) -> None:
+    told = followed_twice(run, "aim", tmp_path, aim=AIM)
+    assert [line for line in told if line[0] == "run"] == [["run", None, "ftui"], ["run", "h1", "ftui"]]
+    losses = [line for line in told if line[0] == "track" and line[2:3] == ["loss"]]
+    assert [line[3] for line in losses] == [1, 2, 3] and losses[0] == ["track", 0.5, "loss", 1, {"subset": "train"}]
+    assert ["track", "<Who>?\n\nMe.", "samples/0", 0, None] in told and told[-1] == ["close"]
+
+
+OWN = """
+import json
+
+class Tracker:
+    def __init__(self, run):
+        self.path = run.folder / "mine.txt"
+        self.write(["begin", run.name, run.profile["train"]["learning_rate"]])
+    def write(self, words):
+        with self.path.open("a") as file:
+            file.write(json.dumps(words) + "\\n")
+    def scalars(self, step, time, values):
+        self.write([step, values["train/loss"]])
+"""
+
+
+def test_a_package_of_ones_own_brings_a_tracker(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A distribution as pip installs it: a module, and the metadata that names it."""
+    site = tmp_path / "site"
+    (site / "our_tracker-1.0.dist-info").mkdir(parents=True)
+    (site / "our_tracker.py").write_text(OWN)
+    (site / "our_tracker-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: our-tracker\nVersion: 1.0\n"
+    )
+    points = "[ftui.trackers]\nours = our_tracker:Tracker\n../up = our_tracker:Tracker\nwandb = our_tracker:Tracker\n"
+    (site / "our_tracker-1.0.dist-info" / "entry_points.txt").write_text(points)
+    write(run.metrics, 1, step(1, 0.5), step(2, 0.25))
+    run.trackers.mkdir()
+    missing = follow(run, "ours")
+    assert missing.returncode == 1 and "no installed package brings a tracker 'ours'" in missing.stderr
+    env = {"PYTHONPATH": f"{site}:{os.environ.get('PYTHONPATH', '')}"}
+    assert (result := follow(run, "ours", **env)).returncode == 0, result.stderr
+    assert calls(run.trackers / "mine.txt") == [["begin", "mine", 0.5], [1, 0.5], [2, 0.25]]
+
+    with pytest.raises(ValueError, match="there is no tracker 'ours'"):
+        check_tracker("ours")
+    monkeypatch.syspath_prepend(str(site))
+    assert check_tracker("ours") == "ours" and [*own_trackers()] == ["ours"]
+    with pytest.raises(ValueError, match="Did you mean ours"):
+        check_tracker("our")
+    assert LogSection.model_validate({"report_to": ["ours", "wandb"]}).report_to == ("ours", "wandb")

@@ -1,17 +1,16 @@
 """Stillness from looks at a beat: pure, no process, no clock."""
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from ftui.profile.schema import Tracker
 from ftui.profile.sections.health import HealthSection
 from ftui.runs.records.record import Phase
 from ftui.runs.records.signs_of_life import Beat
 from ftui.runs.records.supervisor_records import Stalled
 from ftui.runs.run_folder import Run
 from ftui.supervisor import stall
-from ftui.supervisor.settings import KNOWN_TRACKERS, STALL_MINUTES, read_settings
+from ftui.supervisor.settings import STALL_MINUTES, read_settings
 from ftui.supervisor.stall import StallDetector, read_beat
 from tests.support.events import make_beat
 
@@ -115,7 +114,6 @@ def test_the_floor_comes_from_the_profile(make_run: Any, text: str | None, secon
 
 def test_the_defaults_are_those_of_the_profile() -> None:
     assert HealthSection.model_fields["stall_minutes"].default == STALL_MINUTES
-    assert get_args(Tracker) == KNOWN_TRACKERS
 
 
 def test_a_beat_that_cannot_be_read_is_none(make_run: Any) -> None:

@@ -6,10 +6,9 @@ from typing import Any
 import pytest
 
 from ftui.cli.main import main
-from ftui.cli.reports.report_options import AXES, TRACKERS
+from ftui.cli.reports.report_options import AXES
 from ftui.reports import run_curves, run_differences
 from ftui.runs.run_folder import runs_root
-from ftui.supervisor.settings import KNOWN_TRACKERS
 from ftui.tui.screens import runs
 from tests.support.replayed import replay
 
@@ -61,5 +60,5 @@ def test_what_cannot_be_told_is_refused(arguments: list[str], words: str, capsys
 
 
 def test_what_is_written_twice_is_the_same() -> None:
-    assert AXES == run_curves.AXES and TRACKERS == KNOWN_TRACKERS
+    assert AXES == run_curves.AXES
     assert runs.MOST_RUNS == run_differences.MOST_RUNS
