@@ -39,8 +39,8 @@ def check_tracker(name: str) -> str:
     if name in TRACKERS or name in (own := own_trackers()):
         return name
     brought = f"; installed packages bring {', '.join(sorted(own))}" if own else ""
-    known = f"ftui has {', '.join(TRACKERS)}{brought}"
+    known = f"{did_you_mean(name, [*TRACKERS, *own])}ftui has {', '.join(TRACKERS)}{brought}"
     raise ValueError(
-        f"there is no tracker {name!r}: {did_you_mean(name, [*TRACKERS, *own])}{known}. One of your own is an entry point "
-        f"{GROUP!r} of a package that is installed beside ftui"
+        f"there is no tracker {name!r}: {known}. One of your own is an entry point {GROUP!r} "
+        "of a package that is installed beside ftui"
     )

@@ -43,13 +43,13 @@ class DialogScreen(OnePaintScreen[ScreenResultType], ModalScreen[ScreenResultTyp
 class ConfirmScreen(DialogScreen[bool]):
     """Yes or no. `question` may be long; `yes` and `no` say what y and n do.
 
-    Esc is no answer (`None`); `later` says what that means where it is not the same as no.
+    Esc and Enter are no answer (`None`); `later` says what that means where it is not the same as no.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter", "answer(True)", "yes", id="yes"),
+        Binding("y", "answer(True)", "yes", id="yes"),
         Binding("n", "answer(False)", "no", id="no"),
-        Binding("escape,q", "dismiss(None)", "no answer", id="later"),
+        Binding("escape,q,enter", "dismiss(None)", "no answer", id="later"),  # Enter is pressed without reading
     ]
 
     def __init__(self, question: str, yes: str, *, no: str = "no", later: str = "") -> None:

@@ -93,7 +93,7 @@ def test_what_has_not_changed_is_not_drawn_again(recorded: Recorded, monkeypatch
 
 CONTROLS = [
     (("space",), "hold"), (("h",), "hold"), (("s",), "checkpoint"), (("e",), "evaluate"), (("p", "y"), "park"),
-    (("x", "y"), "stop"), (("x", "enter"), "stop"), (("X", "y"), "abort"),
+    (("x", "y"), "stop"), (("x", "enter", "x", "y"), "stop"), (("X", "y"), "abort"),
 ]  # fmt: skip
 
 

@@ -287,7 +287,7 @@ def test_runs_are_removed_archived_and_renamed_by_keys() -> None:
         chosen = name_under_cursor(shown)
         await shown.press("d")
         await shown.until(lambda: "Frees" in shown.text() and "cannot be brought back" in shown.text())
-        await shown.press("n", "d")
+        await shown.press("enter", "d")  # Enter is no yes
         await shown.until(lambda: "Frees" in shown.text())
         assert chosen in folders()
         await shown.press("y")
