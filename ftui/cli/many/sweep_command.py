@@ -17,7 +17,7 @@ from ftui.queue.queue_files import QueueFiles
 from ftui.sweep.forecast import Forecast
 from ftui.sweep.import_sweep import import_sweep
 from ftui.sweep.repeats import repeat_lines, repeated_trials
-from ftui.sweep.results.hand_over import best_profile, export_optuna, write_best
+from ftui.sweep.results.hand_over import best_profile, export_optuna, write_best, write_new
 from ftui.sweep.results.importance import Importance, ask_importance, importance_lines
 from ftui.sweep.results.sweep_results import (
     ResultRow,
@@ -273,6 +273,25 @@ def _result_row(row: ResultRow, keys: Sequence[str]) -> tuple[str, ...]:
         str(row.rank or ""), shown(row.run), *values, "" if row.step is None else str(row.step), value,
         shown(row.standing),
     )  # fmt: skip
+
+
+def write_page(name: str, out: Path | None = None) -> int:
+    """`ftui sweep report SWEEP`.
+
+    Raises:
+        UsageError: there is no such sweep, or there is a file at `out`.
+    """
+    from ftui.reports.sweep_page import sweep_page  # Jinja takes 50 ms
+
+    view = view_sweep(find_sweep(name))
+    to = out or Path(f"{view.files.name}.html")
+    if to.exists():
+        raise UsageError(f"{to} exists.", hint="Name a file that does not: -o FILE.")
+    importance, problem = _importance(view)
+    lines = problem if importance is None else importance_lines(importance, view.metric)
+    write_new(to, sweep_page(view, lines))
+    print(f"{shown(str(to))}: the page of the sweep {shown(view.files.name)}")
+    return 0
 
 
 def print_best(name: str, out: Path | None = None) -> int:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from ftui.cli.options.command_parser import Parser, Verbs, add_allow_option, add_command, add_json_option
 
-COMMANDS = ("start", "list", "show", "results", "best", "import", "pause", "stop", "continue")
+COMMANDS = ("start", "list", "show", "results", "report", "best", "import", "pause", "stop", "continue")
 
 
 def add_sweep(verbs: Verbs) -> None:
@@ -30,6 +30,9 @@ def add_sweep(verbs: Verbs) -> None:
     importing.add_argument("-o", "--out", metavar="OUT", type=Path, help="write it there instead of printing it")
     how = "write all trials as a study into this SQLite file"
     results.add_argument("--export-optuna", metavar="FILE", type=Path, dest="optuna_file", help=how)
+    page = _add(own, "report", "write a page (HTML) of a sweep: best, curves, rungs, importance, trials", "write_page")
+    page.add_argument("name", metavar="SWEEP")
+    page.add_argument("-o", "--out", metavar="OUT", type=Path, help="otherwise SWEEP.html in this folder")
     best = _add(own, "best", "print the profile of the best trial, with where its values come from", "print_best")
     best.add_argument("name", metavar="SWEEP")
     best.add_argument("-o", "--out", metavar="OUT", type=Path, help="write it there instead")

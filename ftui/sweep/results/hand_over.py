@@ -54,6 +54,11 @@ def write_best(view: SweepView, path: Path) -> None:
     text = best_profile(view)
     if path.exists():
         raise UsageError(f"{path} exists.", hint="Name a file that does not.")
+    write_new(path, text)
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a text into a file; raises DiskError where that cannot be."""
     try:
         replace_file(path, text.encode())
     except OSError as error:
