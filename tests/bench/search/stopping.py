@@ -53,8 +53,9 @@ def search_by_optuna(pruner: str) -> Search:
         halving = optuna.pruners.SuccessiveHalvingPruner(min_resource=first, reduction_factor=eta)
         bands = optuna.pruners.HyperbandPruner(min_resource=first, max_resource=last, reduction_factor=eta)
         study = optuna.create_study(
-            pruner=halving if pruner == "halving" else bands, sampler=optuna.samplers.RandomSampler(seed=0)
-        )
+            pruner=halving if pruner == "halving" else bands, sampler=optuna.samplers.RandomSampler(seed=0),
+            study_name="curves",  # by which Hyperband deals out its brackets
+        )  # fmt: skip
         spent: list[int] = []
 
         def objective(trial: optuna.Trial) -> float:
