@@ -90,7 +90,7 @@ def test_pictures(size: str, files: SweepFiles, same_picture: Callable[[str, str
 def test_every_key_of_a_sweep(files: SweepFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     waiting = make_sweep(runs_root(), PLAN.replace("trials = 12", "trials = 99"), "open")
-    play(waiting, lambda state: len(state.trials) > 5, runs=True)
+    play(waiting, lambda state: len(state.trials) > 11, runs=True)
     broken = make_sweep(runs_root(), PLAN, "broken")
     broken.plan_file.write_text("profile = 3")
     best = tmp_path / "best.toml"  # a short path: a long one is told in a dialog
