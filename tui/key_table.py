@@ -37,6 +37,8 @@ CURSOR_KEYS = _moves("move", 10)
 SCROLL_KEYS = _moves("scroll", 15)
 """Of a `TextScreen`: 15 of the 21 lines of text that fit in 24."""
 BACK = Binding("escape,backspace,q", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back")
+LEAVE = Binding("escape,backspace,q", "leave", "back", key_display="esc", tooltip="Back", id="back")
+"""Of a screen that may be the first one: a `CanvasScreen`."""
 
 NAMES = {
     "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]", "escape": "esc", "pageup": "pgup",

@@ -53,6 +53,13 @@ class CanvasScreen(OnePaintScreen[ScreenResultType]):
         """Give every canvas what it shows now."""
         raise NotImplementedError
 
+    def action_leave(self) -> None:
+        """To the screen below, and out of ftui where this one was opened first (`key_table.LEAVE`)."""
+        if len(self.app.screen_stack) > 1:
+            self.app.pop_screen()
+        else:
+            stage(self).leave([])
+
     def show(self, **paints: Paint) -> None:
         """Give the canvases of these names what they show; a canvas repaints only what has changed."""
         for name, paint in paints.items():

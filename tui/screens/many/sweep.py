@@ -22,7 +22,7 @@ from ...drawing.sweeps.leader_curves import MOST_LEADERS, LeaderCurve, curves_vi
 from ...drawing.sweeps.parallel_coordinates import coordinates_view
 from ...drawing.sweeps.rungs_view import rungs_view
 from ...drawing.sweeps.trial_table import VIEWS, sweep_title, trial_details, trial_table
-from ...key_table import BACK, CURSOR_KEYS, Meaning
+from ...key_table import CURSOR_KEYS, LEAVE, Meaning
 from ...render.spans import Frame, Line
 from ...stage import stage
 from ..canvas_screen import ListScreen
@@ -77,7 +77,7 @@ class SweepScreen(ListScreen[None]):
         Binding("p", "pause", "pause", tooltip="No new trials; those on their way go on to their rung", id="pause"),
         Binding("x", "stop", "stop", tooltip="End the search now, park what is running; asks first", id="stop"),
         *CURSOR_KEYS,
-        BACK,
+        LEAVE,
     ]
     refresh_seconds = 2.0
 

@@ -13,7 +13,7 @@ from ftui.sweep.results.sweep_results import ListedSweep, list_sweeps
 from ftui.sweep.wake_sweeps import wake, wake_sweeps
 
 from ...drawing.sweeps.sweep_list import list_details, list_title, sweep_list
-from ...key_table import BACK, CURSOR_KEYS
+from ...key_table import CURSOR_KEYS, LEAVE
 from ...stage import stage
 from ..canvas_screen import ListScreen
 from ..dialogs import prompt
@@ -27,7 +27,7 @@ class SweepsScreen(ListScreen[None]):
         Binding("enter", "open", "open", tooltip="The trials of this sweep", id="open"),
         Binding("n", "start", "new", tooltip="Check a sweep.toml and start its search", id="new"),
         *CURSOR_KEYS,
-        BACK,
+        LEAVE,
     ]
     refresh_seconds = 2.0
 

@@ -12,11 +12,13 @@ from ftui.sweep import wake_sweeps
 from ftui.sweep.results.importance import Importance, KeyImportance
 from ftui.sweep.results.sweep_results import view_sweep
 from ftui.sweep.sweep_files import SweepFiles
+from ftui.tui.app import FtuiApp
 from ftui.tui.drawing.sweeps.parallel_coordinates import coordinates_view
 from ftui.tui.drawing.sweeps.rungs_view import rungs_view
 from ftui.tui.drawing.sweeps.trial_table import VIEWS, sweep_title, trial_details, trial_table
 from ftui.tui.render.glyphs import ASCII, UNICODE, Glyphs
 from ftui.tui.render.spans import Frame, width_of
+from ftui.tui.render.terminal import Terminal
 from ftui.tui.screens.many import sweep
 from ftui.tui.screens.many.compare import CompareScreen
 from ftui.tui.screens.many.sweep import SweepScreen
@@ -130,6 +132,19 @@ def test_every_key_of_a_sweep(files: SweepFiles, tmp_path: Path, monkeypatch: py
 
     asyncio.run(main())
     assert "searched by random: trial" in best.read_text()
+
+
+def test_a_sweep_that_was_opened_first_is_left(files: SweepFiles) -> None:
+    """As `ftui sweep show lr` opens it."""
+
+    async def main() -> None:
+        app = FtuiApp(Terminal(True, UNICODE, 10.0), first=lambda: SweepScreen(files))
+        async with app.run_test() as pilot:
+            await pilot.pause()
+            await pilot.press("q")
+        assert app.return_code == 0
+
+    asyncio.run(main())
 
 
 def _says(shown: ShownApp, words: str) -> bool:
