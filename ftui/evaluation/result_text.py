@@ -46,7 +46,7 @@ def _table_rows(table: MeasureTable) -> list[tuple[str, ...]]:
     head = (PARTS[table.part], *table.sides, "rows", *(("difference", "") if compares else ()))
     lines = [
         (
-            line.words, *(_figure(line, value) for value in line.values), str(line.num_rows),
+            line.words, *(figure_words(line, value) for value in line.values), str(line.num_rows),
             *((_difference(line), line.verdict) if compares else ()),
         )
         for line in table.lines
@@ -54,7 +54,8 @@ def _table_rows(table: MeasureTable) -> list[tuple[str, ...]]:
     return [head, *lines]
 
 
-def _figure(line: MeasureLine, value: float | None) -> str:
+def figure_words(line: MeasureLine, value: float | None) -> str:
+    """A figure of a line: a share as `81.2%`, anything else in four digits."""
     if value is None:
         return "-"
     return f"{value:.1%}" if line.name in PERCENT else f"{value:.4g}"

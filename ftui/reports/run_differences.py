@@ -7,6 +7,7 @@ import msgspec
 from ftui import units
 from ftui.errors import UsageError
 from ftui.measures import MEASURES
+from ftui.reports.measured_evaluations import shared_evaluations
 from ftui.reports.run_curves import AXES, AXIS_WORDS, Axis, RunCurves
 from ftui.reports.run_record import RunRecord
 from ftui.runs import describe
@@ -41,6 +42,7 @@ class RunComparison(msgspec.Struct, frozen=True):
     Attributes:
         results: how far each is, its losses, what it took.
         evaluations: a line for each measure of the best evaluation of each.
+        measured: by the rows, what `ftui evaluate` has measured of two of them or more.
         equal: the training loss where they are equally far, on each axis that all have.
         differences: by part, what is not the same in all; `num_same`: how many values are.
         warnings: what makes figures of theirs no fair comparison.
@@ -49,6 +51,7 @@ class RunComparison(msgspec.Struct, frozen=True):
     runs: list[str]
     results: list[ComparedLine]
     evaluations: list[ComparedLine]
+    measured: dict[str, list[ComparedLine]]
     equal: list[ComparedLine]
     differences: dict[str, list[ComparedLine]]
     num_same: int
@@ -74,6 +77,10 @@ def compare(records: Sequence[RunRecord], curves: Sequence[RunCurves]) -> RunCom
         runs=[record.run.name for record in records],
         results=list(_results(records)),
         evaluations=_evaluations(records),
+        measured={
+            title: [ComparedLine(*line) for line in lines]
+            for title, lines in shared_evaluations([record.run for record in records])
+        },
         equal=list(_equal(curves)),
         differences={part: lines for part, lines in differences.items() if lines},
         num_same=sum(map(len, values.values())) - num_differing,
@@ -213,6 +220,7 @@ def tables(comparison: RunComparison) -> Iterable[tuple[str, list[ComparedLine]]
     yield "results", comparison.results
     if comparison.evaluations:
         yield "best evaluation", comparison.evaluations
+    yield from comparison.measured.items()
     if comparison.equal:
         yield "train loss, smoothed", comparison.equal
     for part, lines in comparison.differences.items():

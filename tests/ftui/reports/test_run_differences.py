@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from ftui.errors import UsageError
+from ftui.evaluation.results import RowAnswer, RowLoss, RowResult
 from ftui.reports.run_curves import AXES, interpolate, read_run_curves
 from ftui.reports.run_differences import RunComparison, check_number, compare
 from ftui.reports.run_record import read_record, read_records
@@ -63,6 +64,41 @@ def test_other_evaluation_rows_are_warned_of(twins: tuple[Run, Run]) -> None:
     for folder in [twin.final, *twin.checkpoints.glob("checkpoint-*")]:
         shutil.rmtree(folder)
     assert "is not known: no checkpoint of twin says it" in compared(run, twin).warnings[0]
+
+
+def evaluated(run: Run, name: str, digest: str, losses: list[float], **scores: float) -> None:
+    """What `ftui evaluate` leaves behind, of a model and its base."""
+    folder = run.evaluations / name
+    folder.mkdir(parents=True)
+    settings = {
+        "sides": [{"title": f"{run.name}/final"}], "data": "/somewhere/test.jsonl", "num_rows": None,
+        "max_new_tokens": 16, "sampling": "greedy", "sha256": {f"/at/{run.name}.jsonl": digest},
+    }  # fmt: skip
+    (folder / "evaluation.json").write_bytes(msgspec.json.encode(settings))
+    side = f"{run.name}/final"
+    rows: list[RowResult] = [
+        RowLoss(part="data", number=n, where="", side=side, nats=loss * 4, num_targets=4, num_right=2)
+        for n, loss in enumerate(losses)
+    ]
+    rows.append(RowAnswer(number=0, where="", side=side, reference="a", answer="a", ending="stop", scores=scores))
+    (folder / "rows.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+
+
+def test_evaluations_of_both_on_the_same_rows_stand_beside_each_other(twins: tuple[Run, Run]) -> None:
+    run, twin = twins
+    evaluated(run, "one", "aa", [1.0, 3.0], exact_match=0.5, mine=2.0)
+    assert compared(run, twin).measured == {}, "one alone is no comparison"
+    evaluated(twin, "other-rows", "bb", [9.0])
+    assert compared(run, twin).measured == {}
+    evaluated(twin, "one", "aa", [1.0, 1.5], exact_match=0.25)
+    (twin.evaluations / "torn").mkdir()
+    (twin.evaluations / "torn" / "evaluation.json").write_text('{"sides": 1')
+    ((title, lines),) = compared(run, twin).measured.items()
+    assert title == "evaluated on test.jsonl"
+    figures = {line.name: line.values for line in lines}
+    assert figures["model"] == [f"{run.name}/final", "twin/final"]
+    assert figures["loss"] == ["2", "1.25"] and figures["mine"] == ["2", "n/a"]
+    assert figures["rows"] == ["2", "2"]
 
 
 def test_versions_and_the_card_are_compared(twins: tuple[Run, Run]) -> None:
