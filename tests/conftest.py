@@ -38,7 +38,7 @@ SLOW = (
     # these press keys through whole screens
     "tests/tui/screens/editor/test_editor.py",
     "tests/tui/screens/editor/test_leave.py",
-    "tests/tui/screens/rows/test_rows.py",
+    "tests/tui/screens/rows/",
     "tests/tui/screens/test_foreign_text.py",
 )
 """What `pytest -m "not slow"` leaves out (`make fast`: two minutes). A slow test elsewhere has the marker."""

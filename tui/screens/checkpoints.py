@@ -40,6 +40,7 @@ class CheckpointsScreen(ListScreen[None]):
         Binding("v", "verify", "verify", tooltip="Read every byte of it back and hash it", id="verify"),
         Binding("p", "pin", "pin", tooltip="Keep it for good", id="pin"),
         Binding("d", "delete", "delete", tooltip="Delete it; asks first", id="delete"),
+        Binding("b", "blame", "blame", show=False, tooltip="Which rows are behind the step of this one", id="blame"),
         Binding("y", "copy", "copy path", tooltip="Copy the path of its folder", id="copy"),
         *CURSOR_KEYS,
         BACK,
@@ -154,6 +155,11 @@ class CheckpointsScreen(ListScreen[None]):
 
         if (entry := self.entry) is not None:
             open_menu(self, Weights(self._run, entry.name))
+
+    def action_blame(self) -> None:
+        from .rows.blame import BlameScreen
+
+        self.app.push_screen(BlameScreen(self._run, None if self.entry is None else self.entry.step))
 
     # -- reading back
 

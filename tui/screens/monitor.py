@@ -97,6 +97,7 @@ class MonitorScreen(CanvasScreen[None]):
         Binding("left_square_bracket", "smooth(-1)", "less smooth", show=False, tooltip="Smooth less", id="rougher"),
         Binding("right_square_bracket", "smooth(1)", "smoother", show=False, tooltip="Smooth more", id="smoother"),
         Binding("v", "pane", "log", tooltip="Events, what the engine printed, the ranks", id="pane"),
+        Binding("b", "blame", "blame", tooltip="Which rows are behind a step, and which are never learned", id="blame"),
         Binding("Z", "zoom(2.0)", "zoom out", show=False, tooltip="Twice the steps", id="zoom-out"),
         Binding("left", "pan(-0.25)", "earlier", show=False, tooltip="A quarter back", id="earlier"),
         Binding("right", "pan(0.25)", "later", show=False, tooltip="A quarter on", id="later"),
@@ -279,6 +280,11 @@ class MonitorScreen(CanvasScreen[None]):
         from .checkpoints import CheckpointsScreen
 
         self.app.push_screen(CheckpointsScreen(self._run))
+
+    def action_blame(self) -> None:
+        from .rows.blame import BlameScreen  # with pydantic, which watching does without
+
+        self.app.push_screen(BlameScreen(self._run))
 
     def action_zoom(self, factor: float) -> None:
         self._set(zoom(self.settings, self.run_view.state, factor, self.run_view.history.origin))

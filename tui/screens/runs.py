@@ -34,6 +34,7 @@ class RunsScreen(ListScreen[None]):
         Binding("e", "after", "export", tooltip="Evaluate, merge, export or push what it has trained", id="after"),
         Binding("m", "mark", "mark", tooltip="Mark this run, to be compared with others", id="mark"),
         Binding("v", "compare", "compare", tooltip="Compare the marked runs, two to six", id="compare"),
+        Binding("b", "blame", "blame", show=False, tooltip="Which rows are behind a step of this run", id="blame"),
         Binding("d", "remove", "remove", tooltip="Delete this run and all its files; asks first", id="remove"),
         Binding("a", "archive", "archive", tooltip="Leave this run out of the lists; asks first", id="archive"),
         Binding("R", "rename", "rename", tooltip="Give this run another name", id="rename"),
@@ -94,6 +95,12 @@ class RunsScreen(ListScreen[None]):
         from .many.sweeps import SweepsScreen
 
         self.app.push_screen(SweepsScreen())
+
+    def action_blame(self) -> None:
+        from .rows.blame import BlameScreen
+
+        if (row := self.row) is not None:
+            self.app.push_screen(BlameScreen(row.run))
 
     def action_mark(self) -> None:
         """Mark the run or take its mark away, and go on to the next."""

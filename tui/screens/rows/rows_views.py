@@ -7,8 +7,8 @@ from ftui.dataset.report import RowLocation
 from ftui.dataset.row import RowView
 from ftui.dataset.row_text import RowLine, layout_row, raw_lines
 
-from ...drawing import report_view, row_view
-from ...drawing.report_view import ReportLine
+from ...drawing.rows import report_view, row_view
+from ...drawing.rows.report_view import ReportLine
 from ...render.canvas import Canvas
 from ...render.glyphs import Glyphs
 from ...render.spans import Frame, Line, clipped

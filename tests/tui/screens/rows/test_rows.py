@@ -19,8 +19,8 @@ from ftui.dataset.report import Example, Finding, RowLocation
 from ftui.dataset.row import NOTHING_CUT, RowView
 from ftui.errors import DataError, UsageError
 from ftui.profile.serialize import to_toml
-from ftui.tui.drawing.report_view import finding_lines, number_lines
-from ftui.tui.drawing.row_view import title
+from ftui.tui.drawing.rows.report_view import finding_lines, number_lines
+from ftui.tui.drawing.rows.row_view import title
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, clipped
 from ftui.tui.screens.dialogs import ConfirmScreen, MessageScreen, PromptScreen

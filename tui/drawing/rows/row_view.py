@@ -11,9 +11,9 @@ from ftui.dataset.row import RowView, Token
 from ftui.dataset.row_text import NO_TOKEN, Piece, PieceKind, RowLine, Signs, comparison_lines
 from ftui.text import cells, cut_middle, shown
 
-from ..render.glyphs import Glyphs
-from ..render.spans import Frame, Line, Span, harmless, joined, paragraph, spread, width_of, wrapped
-from .wording import place
+from ...render.glyphs import Glyphs
+from ...render.spans import Frame, Line, Span, harmless, joined, paragraph, spread, width_of, wrapped
+from ..wording import place
 
 STYLES: dict[PieceKind, str] = {
     "trained": "bright@panel", "ignored": "muted", "trained special": "special@panel", "special": "violet",

@@ -8,7 +8,7 @@ from ftui.dataset import report_text
 from ftui.dataset.locations import like_text, location_text, names_in_report
 from ftui.dataset.report import Finding, Report, RowLocation
 
-from ..render.spans import (
+from ...render.spans import (
     Frame,
     Line,
     Span,
@@ -25,9 +25,9 @@ from ..render.spans import (
     width_of,
     wrapped,
 )
-from .columns import GAP, Column, share_width, widest
+from ..columns import GAP, Column, share_width, widest
+from ..wording import place, short
 from .row_view import SEVERITY_STYLES
-from .wording import place, short
 
 NAME = 20  # columns of a finding's name
 WHERE, EXCERPT = 24, 30  # columns: the least of an example's place, and of its text
