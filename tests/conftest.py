@@ -20,7 +20,7 @@ MEMORY = Path("/dev/shm")
 OWN_ROOTS = Path.home() / ".local" / "state" / "ftui" / "roots"
 PLACES = {"XDG_STATE_HOME": "state", "XDG_CONFIG_HOME": "config", "FTUI_CACHE": "cache"}
 TEMPORARY = "ftui-tests-"
-WHOLE_PROGRAMS = ("tests/e2e/", "tests/faults/")
+WHOLE_PROGRAMS = ("tests/attacks/", "tests/e2e/", "tests/faults/")
 SLOW = (
     *WHOLE_PROGRAMS,
     # these train, simulate, or run every combination

@@ -57,6 +57,7 @@ _OVERRIDE = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 _CONFIG = (".yaml", ".yml", ".json")
 _BEFORE_CONFIG = ("train", "sft", "axolotl.cli.train", "llamafactory.cli")
 LITGPT = "litgpt"  # `litgpt finetune_lora o/m`: the table of its verb, and what its first word after it is called
+MOST_PUT_IN = 1 << 20  # characters that stand in the place of variables
 TRL_COMMAND = "trl"  # `trl dpo`, `python kto.py`: the table that the trainer's name stands in
 _TRL_TRAINERS = ("dpo", "kto", "orpo", "cpo", "simpo", "reward")
 _TRL_PROGRAM = re.compile(rf"(?:.*/|trl\.scripts\.)?(?:run_)?({'|'.join(_TRL_TRAINERS)})(?:_modeling)?(\.py)?")
@@ -178,7 +179,7 @@ def _typed(value: str) -> object:
     """Numbers and flags as YAML reads them; all else stays a text."""
     try:
         typed = yaml.load(value, Loader=plain_loader())
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):  # 2024-13-45 looks like a date, [[[ like lists
         return value
     is_plain = isinstance(typed, bool | int | float) or typed is None
     return typed if is_plain and ":" not in value else value  # to YAML 1.1 `1:4` is 64
@@ -211,9 +212,10 @@ class Words:
     """`words`: all words but assignments, `;` where a line ends a command; `values`: of the variables."""
 
     def __init__(self, text: str) -> None:
-        """Raises `ValueError` where a quote is not closed."""
+        """Raises `ValueError` where a quote is not closed, or variables of variables say more than fits in memory."""
         self.values: dict[str, str | None] = {"HOME": "~"}
         self._lists: dict[str, list[str]] = {}
+        self._num_put_in = 0
         text = _LIST.sub(self._take_list, text.replace("\r\n", "\n"))
         self.words = [_unmark(word) for word in self._read(shlex.split(_with_ends(text)))]
         del self.values["HOME"]
@@ -262,7 +264,11 @@ class Words:
             value = self._substitute(other)
             if "=" in how:
                 self.values[name] = value
-        return f"{UNKNOWN}{name}}}" if value is None else value
+        put_in = f"{UNKNOWN}{name}}}" if value is None else value
+        self._num_put_in += len(put_in)
+        if self._num_put_in > MOST_PUT_IN:
+            raise ValueError("its variables say more than a command can")
+        return put_in
 
 
 def _with_ends(text: str) -> str:

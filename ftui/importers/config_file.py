@@ -21,6 +21,7 @@ LONGEST_REFERENCE = 10_000  # characters: references to references can say more 
 MERGE = "tag:yaml.org,2002:merge"
 TABLES_AND_LISTS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 LARGEST = 4 << 20  # bytes
+LARGEST_NUMBER = 1024  # bits
 _PLAIN = re.compile(r"[\w-]+")
 
 Step = str | int
@@ -87,8 +88,13 @@ def resolve_references(leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
     What the file does not say stays as it is.
     """
     named = {leaf.name: leaf.value for leaf in leaves}
+    count = 0
 
     def resolve(value: Any, depth: int = 0) -> Any:
+        nonlocal count
+        count += 1
+        if count > MOST_VALUES * DEEPEST:  # lists of references to lists of references
+            return value
         if isinstance(value, list):
             return [resolve(element, depth) for element in value]
         if not isinstance(value, str) or "${" not in value or depth > DEEPEST or len(value) > LONGEST_REFERENCE:
@@ -240,6 +246,8 @@ class _Reader:
             value = self._loader.construct_object(node)
         except ValueError as error:  # 2024-13-45 looks like a date
             raise self._error(node, str(error)) from error
+        if isinstance(value, int) and value.bit_length() > LARGEST_NUMBER:  # 1:59:59 ... to YAML 1.1
+            raise self._error(node, "a number that no key takes")
         if isinstance(value, bytes | datetime.date | set):  # a date, a set or binary data: as it is written
             return str(node.value)
         return self._joined(node, value) if isinstance(value, str) else value

@@ -14,6 +14,9 @@ from ftui.text import cut, shown
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _HEAD = re.compile(r"\s*\[\[?([^\]\n]+)\]")
 _PAIR = re.compile(r"""\s*([\w."'-]+)\s*=\s*([^#\n]*)""")
+MOST_PARTS = 100
+_ENDLESS_KEY = re.compile(rf"(?:^|[\[{{{{,])[ \t]*+(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}", re.MULTILINE)
+"""For which tomllib takes the square of its length."""
 BOM = "\ufeff"
 LONGEST = 1 << 20  # bytes; no profile is longer
 USUAL = "Write key = value, a line for each, texts in quotes, and tables as [name]."
@@ -25,6 +28,9 @@ def read_toml(text: str, path: Path) -> dict[str, Any]:
     Raises:
         ProfileError: it is not TOML: which line and key, and what to write there.
     """
+    if (match := _ENDLESS_KEY.search(text)) is not None:
+        line = text.count("\n", 0, match.start()) + 1
+        raise ProfileError(f"{path}:{line}: this is no key of a profile: it has more than {MOST_PARTS} parts.")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -142,11 +142,17 @@ def _raw_rows(place: Place, encoding: str | None) -> Iterator[RawRow | BadRow]:
 
 
 def _json_rows(path: Path, chunks: Iterator[bytes], offset: int, encoding: str | None) -> Iterator[RawRow | BadRow]:
-    is_done = yield from json_array.json_rows(printable(path), chunks, offset)
-    if not is_done:
-        with open_stream(path) as stream:
-            offset, chunks = utf8_chunks(printable(path), stream, encoding)
-            yield from json_array.rows_in_object(printable(path), chunks, offset)
+    try:
+        is_done = yield from json_array.json_rows(printable(path), chunks, offset)
+        if not is_done:
+            with open_stream(path) as stream:
+                offset, chunks = utf8_chunks(printable(path), stream, encoding)
+                yield from json_array.rows_in_object(printable(path), chunks, offset)
+    except json_array.EndlessNestingError:
+        most = json_array.MOST_OPEN
+        raise DataError(
+            f"{printable(path)} holds a value nested more than {most:,} levels deep: no row is.", hint=json_array.SHAPE
+        ) from None
 
 
 def _column_kinds(block: RowBlock) -> dict[str, dict[str, int]]:

@@ -22,12 +22,17 @@ OUTSIDE = re.compile(
 INSIDE = re.compile(rb'(?:[^"\\]++|\\.)*+', re.S)  # up to the end of a string
 BARE = re.compile(rb'[^\s,:\[\]{}"]*+')  # a number, or a word
 GUESSES, TAIL = 3, 40
+MOST_OPEN = 100_000  # brackets within each other
 _is_json = msgspec.json.Decoder(msgspec.Raw).decode
 SPACE = re.compile(rb"[ \t\r\n]*+")
 
 
 class EndOfFile(Exception):
     """The file ends in the middle of a value."""
+
+
+class EndlessNestingError(Exception):
+    """A value opens more brackets than any row has: they are not counted to their end, which takes 2 us each."""
 
 
 class JsonWindow:
@@ -78,6 +83,7 @@ class JsonWindow:
 
         Raises:
             EndOfFile: the file ends before it does; `held[pos:]` is what there is of it.
+            EndlessNestingError: it opens more than `MOST_OPEN` brackets.
         """
         start, begins = self.pos, self.held[self.pos : self.pos + 1]
         end = self._guessed_end() if begins == b"{" and self._tail else -1
@@ -139,6 +145,8 @@ class JsonWindow:
                 in_string = not in_string
             else:
                 depth += 1 if byte in b"[{" else -1
+                if depth > MOST_OPEN:
+                    raise EndlessNestingError
             if depth <= 0:
                 self.pos = pos
                 return start if pos - start <= LONGEST else -1

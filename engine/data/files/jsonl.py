@@ -33,6 +33,8 @@ def jsonl_rows(path: str, chunks: Iterator[bytes], offset: int) -> Iterator[RawR
 
 
 def _whole_lines(path: str, data: bytes, number: int, offset: int, utf8: Utf8) -> Iterator[RawRow | BadRow]:
+    if not data or data.isspace():  # gigabytes of line ends may lie in 100 KB
+        return
     is_utf8 = utf8.holds(data)
     start = 0
     for line in data.split(b"\n"):

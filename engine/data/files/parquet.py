@@ -81,12 +81,28 @@ def _parquet_batches(path: Path, stream: BinaryIO, first: int) -> Iterator[tuple
         if not file.seek(0, os.SEEK_END):
             return  # an empty file has no rows, whatever its kind
         file.seek(0)
-        table = pyarrow.parquet.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
+        metadata = pyarrow.parquet.read_metadata(file)
+        table = pyarrow.parquet.ParquetFile(
+            file, metadata=metadata, pre_buffer=False, page_checksum_verification=True,
+            read_dictionary=_with_dictionary(metadata),
+        )  # fmt: skip
         _refuse_same_names(path, table.schema_arrow)
-        before, groups = _groups(table.metadata, first)
-        for batch in table.iter_batches(batch_size=_batch_size(table.metadata), row_groups=groups):
+        before, groups = _groups(metadata, first)
+        for batch in table.iter_batches(batch_size=_batch_size(metadata), row_groups=groups):
             yield before, batch
             before += batch.num_rows
+
+
+def _with_dictionary(metadata: Any) -> list[str]:
+    """The columns of text whose values stand in their file once and are pointed at: a file of 50 KB may hold one of
+    10 MB a million times, and no size in it says so. They are left as they stand, which takes 2 ms/MB more."""
+    found = set()
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            is_text = column.physical_type == "BYTE_ARRAY" and any("DICTIONARY" in name for name in column.encodings)
+            if is_text and column.total_uncompressed_size > BATCH_BYTES // BATCH:
+                found.add(column.path_in_schema)
+    return sorted(found)
 
 
 def _groups(metadata: Any, first: int) -> tuple[int, list[int]]:
@@ -133,6 +149,32 @@ class _Unreadable(str):
 
 def rows_of_batch(path: str, batch: Any, before: int) -> Iterator[RawRow | BadRow]:
     """The rows of a batch of pyarrow as JSON; `before` rows of the file stand before it."""
+    longest = sum(_longest_shared(column) for column in batch.columns)
+    size = max(1, LONGEST // max(1, longest))
+    for start in range(0, batch.num_rows, size):
+        yield from _rows_of_piece(path, batch.slice(start, size), before + start)
+
+
+def _longest_shared(column: Any) -> int:
+    """Bytes of the longest value that rows of a column share; each row that has it will be a copy of it."""
+    import pyarrow
+    from pyarrow import compute
+
+    if pyarrow.types.is_dictionary(column.type):
+        kind = column.type.value_type
+        is_long = any(check(kind) for check in (
+            pyarrow.types.is_string, pyarrow.types.is_large_string, pyarrow.types.is_binary,
+            pyarrow.types.is_large_binary,
+        ))  # fmt: skip
+        return int(compute.max(compute.binary_length(column.dictionary)).as_py() or 0) if is_long else 0
+    if pyarrow.types.is_struct(column.type):
+        return sum(map(_longest_shared, column.flatten()))
+    if pyarrow.types.is_list(column.type) or pyarrow.types.is_large_list(column.type):
+        return _longest_shared(column.flatten())
+    return 0
+
+
+def _rows_of_piece(path: str, batch: Any, before: int) -> Iterator[RawRow | BadRow]:
     names = batch.schema.names
     columns = [_values(batch.column(number)) for number in range(len(names))]
     for number, values in enumerate(zip(*columns, strict=True), start=before + 1):
