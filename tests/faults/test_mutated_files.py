@@ -4,6 +4,9 @@ A few mutations of each kind run always; `pytest tests/faults/test_mutated_files
 many of each (`make torture`), from `--first-seed` on. The seed of a failure is in its message.
 """
 
+import gzip
+import io
+import json
 import random
 import resource
 import shutil
@@ -12,9 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow
 import pytest
+import zstandard
+from pyarrow import parquet
 from safetensors.numpy import save_file
 
+from ftui.engine.data.files.blocks import parse_block, read_blocks
 from ftui.engine.ledger.ledger_file import LedgerWriter, read_ledger, rewind
 from ftui.errors import FtuiError
 from ftui.importers import import_file
@@ -91,7 +98,7 @@ TARGETS: dict[str, tuple[list[Path], Reader]] = {
 }
 
 
-@pytest.mark.parametrize("name", [*TARGETS, "request", "ledger", "weights"])
+@pytest.mark.parametrize("name", [*TARGETS, "request", "ledger", "weights", "rows"])
 def test_a_mutated_file_is_read_or_refused(
     name: str, tmp_path: Path, pytestconfig: pytest.Config, account: Account
 ) -> None:
@@ -117,6 +124,31 @@ def test_a_mutated_file_is_read_or_refused(
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MOST_MEMORY >> 10
 
 
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes, ".gz": gzip.compress, ".zst": zstandard.ZstdCompressor(write_checksum=False).compress,
+}  # fmt: skip
+
+
+def write_row_files(folder: Path) -> list[Path]:
+    """A file of every kind that rows are read from, packed and not."""
+    rows = [{"text": f"Row {n} \u2028 é", "messages": [{"role": "user", "content": "a" * n}]} for n in range(6)]
+    table = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(rows), table)
+    kinds = {
+        ".jsonl": b"".join(json.dumps(row).encode() + b"\n" for row in rows), ".json": json.dumps(rows).encode(),
+        ".csv": b'text,other\n"a ""b""",1\nc,2\n', ".tsv": b"text\tother\na\t1\n", ".txt": b"One.\n\nTwo.\n",
+        ".parquet": table.getvalue(),
+    }  # fmt: skip
+    for kind, data in kinds.items():
+        for packed, pack in PACKERS.items():
+            (folder / f"rows{kind}{packed}").write_bytes(pack(data))
+    return sorted(folder.iterdir())
+
+
+def _read_row_file(path: Path) -> object:
+    return [parse_block(block) for block in read_blocks([path], encoding=None, size=3)]
+
+
 def made_here(name: str, folder: Path) -> tuple[list[Path], Reader]:
     """Of what no recorded run has."""
     if name == "ledger":
@@ -125,6 +157,8 @@ def made_here(name: str, folder: Path) -> tuple[list[Path], Reader]:
             writer.write(step, rows_of(step))
         return sorted(folder.iterdir()), _read_rows
     folder.mkdir(parents=True)
+    if name == "rows":
+        return write_row_files(folder), _read_row_file
     if name == "weights":
         save_file({"a.weight": np.ones((4, 6), np.float32), "b": np.zeros(3, np.float16)}, folder / "model.safetensors")
         return sorted(folder.iterdir()), read_header
