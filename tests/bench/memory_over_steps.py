@@ -100,6 +100,7 @@ def main() -> None:
         source.mkdir()
         make_bench(source)
         bench = bench_at(source, Path(name) / "bench")
+        bench.env.update(TERM="xterm-256color", LANG="C.UTF-8")
         begin, run = time.monotonic(), start(bench, chosen.steps)
         samples, sizes = watch(bench, run, int(0.95 * chosen.steps), chosen.rounds)
         print(f"{time.monotonic() - begin:.0f} s, {len(samples['engine'])} samples")

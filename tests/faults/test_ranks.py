@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from ftui.engine.ledger.ledger_file import read_ledger
 from ftui.launch.open_run import create, resume, stored_profile
 from ftui.profile.layers import resolve
 from ftui.runs.events import ControlApplied, MicroBatchChanged, RunFailed, RunStarted, RunStopped, Step
@@ -76,6 +77,12 @@ def test_two_ranks_train_as_one_process_does(
     for name, tensor in weights[0].items():
         np.testing.assert_allclose(weights[1][name], tensor, atol=1e-4, err_msg=name)
     assert next(r for r in records(team) if isinstance(r, RunStarted)).effective_batch == 4
+    kept = [read_ledger(run.ledger) for run in (alone, team)]
+    by_row = [np.lexsort((ledger.rows["number"], ledger.steps)) for ledger in kept]  # ranks hand theirs in by rank
+    for field in ("number", "count"):
+        assert (kept[0].rows[field][by_row[0]] == kept[1].rows[field][by_row[1]]).all(), "the rows of both ranks"
+    assert (kept[0].steps == kept[1].steps).all() and len(kept[0].rows) >= 4 * (len(one) - 1)
+    np.testing.assert_allclose(kept[1].rows["loss"][by_row[1]], kept[0].rows["loss"][by_row[0]], rtol=1e-3)
     first = [(run.evaluations / "step-0.jsonl").read_bytes() for run in (alone, team)]
     assert first[0] == first[1] and first[0], "rank 0 answers, as one process does"
 
