@@ -81,7 +81,7 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
         memory=memory,
         duration=time,
         ram=memory.process * setup.num_processes if card.kind == "cpu" else closed_form.host_memory(setup),
-        disk=disk.run_bytes(setup, profile.checkpoint.save_total_limit) + ((measuring and measuring.num_bytes) or 0),
+        disk=_disk_of(profile, setup, known, time.num_steps) + ((measuring and measuring.num_bytes) or 0),
         num_parameters=setup.shape.num_parameters,
         num_trainable=closed_form.num_trainable(setup),
         notes=notes,
@@ -90,6 +90,15 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
         warnings=warnings,
         measuring=measuring,
     )
+
+
+def _disk_of(profile: Profile, setup: TrainingSetup, known: Known, num_steps: int | None) -> int:
+    """Bytes of checkpoints, the result, and the row ledger where the run keeps one."""
+    needed = disk.run_bytes(setup, profile.checkpoint.save_total_limit)
+    if not profile.log.row_losses or profile.samples_answers:
+        return needed
+    counts = known.counts or RowCounts()
+    return needed + disk.ledger_bytes(setup, num_steps, counts.num_sequences, counts.steps_per_epoch)
 
 
 def _lacking_memory(setup: TrainingSetup) -> list[str]:

@@ -1,5 +1,7 @@
 """What a run writes, in bytes: its checkpoints (engine/checkpoints/checkpoint.py), its result, its folder at most."""
 
+import math
+
 from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.states import FP32, moment_bytes
 from ftui.estimate.trained import find_trained
@@ -9,6 +11,9 @@ SMALL_FILES = 64 << 10
 TOKEN_BYTES = 75
 """Of tokenizer.json for each entry of the vocabulary, its merge rule included (Llama 3: 17.2 MB for 128 256 entries is
 134; Qwen 2.5: 11.4 MB for 151 936 is 75; Llama 2: 1.8 MB for 32 000 is 57; SmolLM2: 3.5 MB for 49 152 is 72)."""
+
+LEDGER_ROW, LEDGER_MOST = 12, 256 << 20
+"""Bytes of a row, or of a step, in the ledger (engine/ledger/ledger_file.py), and of all of it."""
 
 
 def weights_bytes(setup: TrainingSetup) -> int:
@@ -39,3 +44,11 @@ def run_bytes(setup: TrainingSetup, save_total_limit: int) -> int:
     small = SMALL_FILES + setup.shape.vocab_size * TOKEN_BYTES
     best = 1 if setup.evaluates else 0
     return (save_total_limit + 1 + best) * checkpoint_bytes(setup) + weights_bytes(setup) + small
+
+
+def ledger_bytes(setup: TrainingSetup, num_steps: int | None, num_sequences: int | None, per_epoch: int | None) -> int:
+    """The losses of all rows: of packed ones as many a step as the epoch has, else those of a step's micro-batches."""
+    rows = setup.micro_batch * setup.accumulation * setup.num_processes
+    if num_sequences and per_epoch:
+        rows = math.ceil(num_sequences / per_epoch)
+    return min(LEDGER_MOST, (num_steps or 0) * (1 + rows) * LEDGER_ROW)

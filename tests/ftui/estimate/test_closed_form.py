@@ -1,11 +1,14 @@
 """What the closed form decides and what must hold of it, whatever the model; its figures: tests/engine."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from ftui.engine.ledger.ledger_file import HEAD, LONGEST, MOST_FILES, ROW, LedgerWriter
 from ftui.engine.models import methods
 from ftui.engine.system import device as hardware
 from ftui.engine.system.device import Hardware
@@ -159,3 +162,15 @@ def test_memory_of_a_process_that_answers() -> None:
     assert answering_memory(setup(adapter={"method": "qlora"}), 4096) < 9 * GiB
     assert answering_memory(full, 4096) > 6 * weights, "float32, and what autocast makes of it"
     assert answering_memory(full, 4096, 2) > 10 * weights, "two models"
+
+
+def test_disk_of_the_ledger_is_that_of_its_file(tmp_path: Path) -> None:
+    """Of a plain run and of a packed one; it never takes more than its files may."""
+    writer = LedgerWriter(tmp_path, "f" * 24, 0)
+    for step in range(1, 11):
+        writer.write(step, np.zeros(20, ROW))
+    written = sum(path.stat().st_size for path in tmp_path.iterdir())
+    plain = replace(setup(), micro_batch=4, accumulation=5, num_processes=1)
+    assert written - HEAD == disk.ledger_bytes(plain, 10, None, None) == disk.ledger_bytes(plain, 10, 200, 10)
+    assert disk.ledger_bytes(plain, 10**9, None, None) == MOST_FILES * LONGEST and ROW.itemsize == disk.LEDGER_ROW
+    assert disk.ledger_bytes(plain, None, None, None) == 0
