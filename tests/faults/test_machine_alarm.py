@@ -26,10 +26,10 @@ if "ftui.supervisor" in sys.orig_argv:
 def test_host_memory_that_is_nearly_full_is_told_everywhere(workbench: Workbench, tmp_path: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     (tmp_path / "sitecustomize.py").write_text(FULL)
-    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT), workbench.env.get("PYTHONPATH", "")])}
+    places = os.pathsep.join([str(tmp_path), str(ROOT), workbench.env.get("PYTHONPATH", "")])
     run, profile = workbench.run("tight"), workbench.profile("tight")
     told = ("--set", 'log.report_to=["tensorboard"]', "--set", "health.on_red=park")
-    assert workbench.ftui("--run", str(profile), *told, "--detach", **env).returncode == 0
+    assert workbench.ftui("--run", str(profile), *told, "--detach", PYTHONPATH=places).returncode == 0
     ended = wait_for_end(workbench, run)
     assert ended["state"]["phase"] == "finished", tail_of(run)  # amber: it never acts
     alarms = [record for record in Tail(run.supervisor_log).read() if isinstance(record, HealthAlarm)]

@@ -63,7 +63,8 @@ def told(rule: str, records: Iterable[AnyRecord], **options: float) -> list[Heal
 
 def descent(rate: float, seed: int = 4) -> list[AnyRecord]:
     """A quadratic loss under noisy gradient descent: above a rate of 2 it diverges, far below it learns nothing."""
-    dice, weight, course = random.Random(seed), 1.0, [make_run_started(max_steps=600, time=0.0)]
+    dice, weight = random.Random(seed), 1.0
+    course: list[AnyRecord] = [make_run_started(max_steps=600, time=0.0)]
     for number in range(1, 601):
         loss = min(1.0 + weight**2 + dice.gauss(0, 0.02), 30.0)
         weight = max(-5.0, min(5.0, weight - rate * weight * (1 + dice.gauss(0, 0.05))))
