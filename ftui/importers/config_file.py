@@ -21,7 +21,7 @@ LONGEST_REFERENCE = 10_000  # characters: references to references can say more 
 MERGE = "tag:yaml.org,2002:merge"
 TABLES_AND_LISTS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 LARGEST = 4 << 20  # bytes
-LARGEST_NUMBER = 1024  # bits
+LARGEST_NUMBER = 14_000  # bits: Python writes no more than 4,300 digits
 _PLAIN = re.compile(r"[\w-]+")
 
 Step = str | int
