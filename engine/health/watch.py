@@ -25,8 +25,9 @@ from ftui.runs.health.exact_rules import (
     worse_than_guessing,
     zero_loss,
 )
-from ftui.runs.health.health_rules import HealthFinding, level_of
+from ftui.runs.health.health_rules import HealthFinding, Thresholds, level_of
 from ftui.runs.health.paired_rows import overfitting, too_few_rows
+from ftui.runs.health.rollout_rules import RolloutMonitor
 from ftui.runs.health.step_monitor import Reported
 from ftui.runs.records.health_records import HealthAlarm
 
@@ -56,6 +57,9 @@ class HealthWatch:
     def __post_init__(self) -> None:
         self._reported = Reported(self.profile.health.ignore)
         self._steps: deque[Step] = deque(maxlen=COMPARED_STEPS)
+        self._rollouts: RolloutMonitor | None = None
+        if self.profile.samples_answers:
+            self._rollouts = RolloutMonitor(Thresholds(**self.profile.health.thresholds.model_dump()))
         self._without_gradient = {
             name for name, weight in self.parts.model.named_parameters()
             if weight.requires_grad and not any(part in name for part in UNEVEN)
@@ -120,6 +124,8 @@ class HealthWatch:
         elif record.applied and self._tells_nats:
             self._steps.append(record)
             found += self._look_at_loss(record)
+        if self._rollouts is not None:
+            found += self._rollouts.read(record.extras)
         for finding in self._reported.choose(found, time.monotonic()):
             self._tell(finding, record.step)
 
@@ -157,7 +163,7 @@ class HealthWatch:
         suggestion = finding.suggestion.format(run=self.run_name)
         alarm = HealthAlarm(rule=finding.rule, level=level, step=step, evidence=finding.evidence, suggestion=suggestion)
         self.events.write(alarm, durable=True)
-        if level == "red":
+        if level == "red" or finding.rule in self.profile.health.act_on:
             self.control.act_on_red(self.profile.health.on_red)
 
 

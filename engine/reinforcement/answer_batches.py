@@ -40,6 +40,8 @@ class AnswerBatches:
         self._rollout: Rollout | None = None
         self._parts: list[Sequence[int]] = []
         self._log_probs: LogProbs = {}
+        self.reference_reward: float | None = None
+        """What the rows' own answers get, where that is measured."""
 
     def load(self, rollout: Rollout, num_prompts: Sequence[int], log_probs: LogProbs) -> None:
         """Take these answers from now on: to `num_prompts` prompts for each of the steps that share the rollout."""
@@ -56,6 +58,8 @@ class AnswerBatches:
         amounts["targets"] = max(1, amounts["targets"])  # all of them may have been cut off: then nothing is learned
         none = np.zeros(0, np.int64)  # the ledger of rows has none that were sampled
         facts = measure_answers(self._rollout, answers)
+        if self.reference_reward is not None:
+            facts["reference_reward"] = self.reference_reward
         return StepBatches(batches, amounts, 0, none, none, facts=facts), 0.0
 
     def _answers_of(self, step: int) -> Sequence[int]:

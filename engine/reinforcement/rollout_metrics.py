@@ -22,6 +22,7 @@ def measure_answers(rollout: Rollout, answers: Sequence[int]) -> dict[str, float
     if rollout.group_size > 1:
         values["reward_std"] = _mean(spreads)
         values["frac_reward_zero_std"] = float(np.isclose(np.nan_to_num(spreads), 0).mean())
+        values["completions/identical_ratio"] = _identical(rollout, numbers)
     for place, name in enumerate(table.names):
         own = table.values[numbers, place]
         values |= {f"rewards/{name}/mean": _mean(own), f"rewards/{name}/std": _none_of_nan(_spread(own))}
@@ -34,6 +35,13 @@ def measure_answers(rollout: Rollout, answers: Sequence[int]) -> dict[str, float
 
 
 _OF_LENGTHS = (("mean", np.mean), ("min", np.min), ("max", np.max))
+
+
+def _identical(rollout: Rollout, numbers: np.ndarray) -> float:
+    """The share of the answers of a group that are another one of it; 1 where all are the same."""
+    groups = numbers.reshape(-1, rollout.group_size)
+    different = [len({rollout.completion_ids[number].tobytes() for number in group}) for group in groups]
+    return float(1 - (np.mean(different) - 1) / (rollout.group_size - 1))
 
 
 def _mean(values: np.ndarray) -> float | None:

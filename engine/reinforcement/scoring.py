@@ -46,7 +46,12 @@ class AnswerScoring:
         completions = texts_of(rollout, asked)
         ids = [one.tolist() for one in rollout.completion_ids]
         prompts = [row.prompt for row in asked for _ in range(rollout.group_size)]
-        columns = as_columns(asked, rollout.group_size)
+        return self.score_texts(prompts, completions, ids, as_columns(asked, rollout.group_size))
+
+    def score_texts(
+        self, prompts: list[Any], completions: list[Any], ids: list[list[int]], columns: dict[str, list[Any]]
+    ) -> RewardTable:
+        """The same of any answers, as functions get them."""
         while True:
             try:
                 with self.events.within("scoring", f"{len(ids)} answers"):

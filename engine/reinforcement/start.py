@@ -22,6 +22,7 @@ from .answer_batches import AnswerBatches
 from .generating import AnswerGeneration
 from .old_log_probs import OldLogProbs
 from .ppo_rollouts import TokenLearning
+from .reference_answers import measure_references
 from .rollout_maker import RolloutMaker
 from .scoring import AnswerScoring
 
@@ -70,6 +71,7 @@ def rollouts_before_steps(
     scorers = load_scorers(profile, parts.hardware, lambda detail: events.progress(detail=detail), events.warn)
     with open_run_rewards(run, profile.rewards, events.warn, scorers, look_around) as judge:
         scoring = AnswerScoring(judge, control, events)
+        source.reference_reward = measure_references(profile, data, scoring)
         maker = RolloutMaker(
             run, profile, data, parts, state, generation, scoring, measured, source, control, events, disk_wait,
             learning,

@@ -23,6 +23,8 @@ from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run, RunFacts
 from tests.support.losses import summed_loss
 
+RUN_ID = "0123456789abcdef"
+
 
 class Killed(BaseException):
     """What happens to an engine, in a process that goes on."""
@@ -33,7 +35,7 @@ def attempt(run: Run, profile: Profile, number: int = 1) -> int:
     if number == 1:
         run.folder.mkdir(parents=True)
         run.profile.write_text(to_toml(profile))
-        facts = RunFacts(run_id="0123456789abcdef", name=run.name, created=0.0, profile_name="test")
+        facts = RunFacts(run_id=RUN_ID, name=run.name, created=0.0, profile_name="test")
         run.facts.write_bytes(msgspec.json.encode(facts))
     events, control = EventWriter(run, attempt=number, token="test"), Control()
     control.open(RequestInbox(run, events))

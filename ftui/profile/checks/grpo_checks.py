@@ -95,6 +95,17 @@ def _what_is_not_sampled(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction("curriculum run.stage", f"stage {stage} has no curriculum", "Leave the tables out.")
 
 
+def _acting(values: KnownValues) -> Iterator[ProfileFault]:
+    if not values("health.act_on"):
+        return
+    if (stage := values("run.stage")) not in POLICY_STAGES:
+        why = f"health.act_on names rules about sampled answers, and stage {stage} has none"
+        yield contradiction("health.act_on run.stage", why, "Leave act_on out.")
+    elif values("health.on_red") == "warn":
+        why = 'health.act_on does what health.on_red says, and that is "warn"'
+        yield contradiction("health.act_on health.on_red", why, 'Set on_red = "pause" or "park".')
+
+
 def _one_process(values: KnownValues) -> Iterator[ProfileFault]:
     if values("run.stage") in POLICY_STAGES and values("hardware.num_processes") > 1:
         why = f"stage {values('run.stage')} generates and trains in one process"
@@ -102,5 +113,6 @@ def _one_process(values: KnownValues) -> Iterator[ProfileFault]:
 
 
 CHECKS = (
-    _keys_of_the_stage, _whole_groups, _room_for_answers, _reference, _steered, _what_is_not_sampled, _one_process,
+    _keys_of_the_stage, _whole_groups, _room_for_answers, _reference, _steered, _what_is_not_sampled, _acting,
+    _one_process,
 )  # fmt: skip

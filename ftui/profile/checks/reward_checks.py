@@ -23,6 +23,13 @@ def _for_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction("rewards.reward_funcs run.stage", why, "Leave reward_funcs out.")
 
 
+def _reference(values: KnownValues) -> Iterator[ProfileFault]:
+    stage = values("run.stage")
+    if values("rewards.reference_column") is not None and stage not in REWARDED_STAGES:
+        why = f"answers of rows are rewarded in stage {', '.join(REWARDED_STAGES)}, and this is stage {stage}"
+        yield contradiction("rewards.reference_column run.stage", why, "Leave reference_column out.")
+
+
 def _known(values: KnownValues) -> Iterator[ProfileFault]:
     names = values("rewards.reward_funcs")
     for name in names:
@@ -105,4 +112,4 @@ def _top_names(tree: ast.Module) -> list[str]:
     return names
 
 
-CHECKS = (_for_the_stage, _known, _one_weight_each, _options, _bounds, _functions_are_there)
+CHECKS = (_for_the_stage, _reference, _known, _one_weight_each, _options, _bounds, _functions_are_there)

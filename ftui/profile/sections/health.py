@@ -10,7 +10,12 @@ from ftui.runs.health.health_rules import Thresholds
 Rule = Literal[
     "non_finite", "zero_loss", "worse_than_guessing", "dead_adapter", "gpu_errors", "spike", "gradient_spike",
     "divergence", "plateau", "overfitting", "memorisation", "data_starvation", "slow_steps", "throttling",
-    "host_memory", "disk", "clipping",
+    "host_memory", "disk", "clipping", "groups_without_spread", "answers_truncated", "length_without_reward",
+    "rewards_apart", "entropy_gone", "identical_answers", "reward_above_reference", "kl_budget",
+]  # fmt: skip
+RolloutRule = Literal[
+    "groups_without_spread", "answers_truncated", "length_without_reward", "rewards_apart", "entropy_gone",
+    "identical_answers", "reward_above_reference", "kl_budget",
 ]  # fmt: skip
 DEFAULTS = Thresholds()
 
@@ -49,6 +54,30 @@ class ThresholdsSection(Section):
     clipping: float = conduct(DEFAULTS.clipping, ge=1)
     """Times that the usual gradient must be longer than train.max_grad_norm."""
 
+    groups_without_spread: float = conduct(DEFAULTS.groups_without_spread, gt=0, lt=1)
+    """Share of the groups of 20 steps whose answers all have the same reward."""
+
+    answers_truncated: float = conduct(DEFAULTS.answers_truncated, gt=0, lt=1)
+    """Share of the answers of 20 steps that are cut off."""
+
+    identical_answers: float = conduct(DEFAULTS.identical_answers, gt=0, lt=1)
+    """Share of the answers of 20 steps that are another one to the same prompt, to the letter."""
+
+    length_without_reward: float = conduct(DEFAULTS.length_without_reward, gt=1)
+    """Times that answers must be longer than 20 steps before, while their reward is no higher."""
+
+    rewards_apart: float = conduct(DEFAULTS.rewards_apart, gt=0)
+    """Standard errors that one reward must rise by within 20 steps, and another fall."""
+
+    entropy_gone: float = conduct(DEFAULTS.entropy_gone, gt=0, lt=1)
+    """Share of the entropy of the first 20 steps that must be left."""
+
+    reward_above_reference: float = conduct(DEFAULTS.reward_above_reference, ge=0)
+    """By how much the mean reward of 20 steps must be above that of rewards.reference_column."""
+
+    kl_budget: float = conduct(DEFAULTS.kl_budget, gt=0)
+    """Nats a token that the model may be away from its reference (with grpo.beta), the mean of 20 steps."""
+
 
 class HealthSection(Section):
     """`[health]`: what is watched, and when a broken run is ended."""
@@ -63,13 +92,16 @@ class HealthSection(Section):
     on_red: Literal["warn", "pause", "park"] = conduct("warn")
     """What a red alarm does beside telling: `pause` keeps the GPU and waits, `park` saves and frees it."""
 
+    act_on: tuple[RolloutRule, ...] = conduct(())
+    """Rules about sampled answers that do what on_red says, too: docs/health.md lists them."""
+
     ignore: tuple[Rule, ...] = conduct(())
     """Rules whose alarms nobody wants, by name, as docs/health.md lists them."""
 
     thresholds: ThresholdsSection = conduct(ThresholdsSection())
     """Limits of the rules that may be wrong."""
 
-    @field_validator("ignore", mode="before")
+    @field_validator("ignore", "act_on", mode="before")
     @classmethod
     def _one_or_none(cls, given: Any) -> Any:
         return one_or_list(given)

@@ -52,6 +52,10 @@ class RewardsSection(Section):
     """Column with the right answer, for `exact_answer`, `number_answer` and `maths`. Default: the first there is of
     `answer`, `solution`, `target`, `ground_truth`, `reference`, `completion`."""
 
+    reference_column: str | None = weights(None, min_length=1)
+    """Column with answers as they should be, whole: what they are rewarded with is `reference_reward` beside `reward`,
+    and health tells where the model gets more than that."""
+
     pattern: str | None = weights(None, min_length=1)
     """Regular expression that `format` looks for in an answer; a dot stands for a line break, too."""
 

@@ -31,7 +31,19 @@ AMBER = {
 }
 """Statistical rules, and forecasts: each is wrong now and then, how often stands in docs/health.md."""
 
-RULES = RED | AMBER
+OF_ROLLOUTS = {
+    "groups_without_spread": "the answers to nearly every prompt have the same reward",
+    "answers_truncated": "many answers are cut off",
+    "length_without_reward": "answers grow, and their reward does not",
+    "rewards_apart": "one reward rises while another falls",
+    "entropy_gone": "answers hardly vary any more",
+    "identical_answers": "the answers to a prompt are the same, to the letter",
+    "reward_above_reference": "answers are rewarded more than those that stand in the rows",
+    "kl_budget": "the model is far from the one it began as",
+}
+"""Amber, too: what goes wrong as a model learns from rewards."""
+
+RULES = RED | AMBER | OF_ROLLOUTS
 
 
 class HealthFinding(msgspec.Struct, frozen=True):
@@ -66,6 +78,20 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds in a row."""
     clipping: float = 10.0
     """Times that the usual gradient is longer than train.max_grad_norm."""
+    groups_without_spread: float = 0.8
+    """Share of the groups of 20 steps; the same for the next two of answers."""
+    answers_truncated: float = 0.3
+    identical_answers: float = 0.9
+    length_without_reward: float = 1.3
+    """Times that answers are longer than 20 steps before."""
+    rewards_apart: float = 4.0
+    """Standard errors between the means of 20 steps and of those before."""
+    entropy_gone: float = 0.1
+    """Share of the entropy of the first 20 steps of an attempt."""
+    reward_above_reference: float = 0.0
+    """By how much the mean reward is above that of the rows' own answers."""
+    kl_budget: float = 0.5
+    """Nats a token, the mean of 20 steps."""
 
 
 def level_of(rule: str) -> Level:

@@ -244,3 +244,23 @@ def test_the_rows_of_an_evaluation_are_those_of_its_loss(
     sections["eval"] = {"eval_strategy": "steps", "eval_steps": 4, "per_device_eval_batch_size": 4}
     assert attempt(run, Profile.model_validate_json(json.dumps(sections))) == FINISHED
     assert seen == pytest.approx([one.loss for one in records(run, EvaluationDone)], rel=1e-5) and len(seen) == 3
+
+
+def test_what_goes_wrong_with_sampled_answers_is_told_and_paused_for_where_the_profile_says_so(
+    run: Run, model_folder: Path
+) -> None:
+    """A reward that no answer gets, and rows whose own answers get it."""
+    rows = write_rows(run.folder.parent / "rows.jsonl", [{"prompt": f"{n} and", "said": "xylophone"} for n in range(9)])
+    profile = make_profile(
+        model_folder, rows, run={"stage": "grpo"}, adapter={"method": "lora"}, data={"max_length": 64},
+        train={"max_steps": 24, "per_device_train_batch_size": 4, "learning_rate": 1e-3},
+        grpo={"num_generations": 2, "max_completion_length": 2},
+        rewards={"reward_funcs": ["format"], "pattern": "xylophone", "memory_gib": None, "reference_column": "said"},
+        health={"on_red": "park", "act_on": ["groups_without_spread"], "ignore": ["answers_truncated"]},
+    )  # fmt: skip
+    assert attempt(run, profile) == PARKED
+    (alarm,) = alarms(run)
+    assert (alarm.rule, alarm.level, alarm.step) == ("groups_without_spread", "amber", 20)
+    steps = records(run, Step)
+    assert len(steps) == 20 and {step.extras["reference_reward"] for step in steps} == {1.0}
+    assert {step.extras["completions/identical_ratio"] for step in steps} <= {0.0, 0.5, 1.0}

@@ -40,6 +40,7 @@ def faults(stage: str = "grpo", **keys: Any) -> list[tuple[str, str]]:
         ({"reward_funcs": ["maths", "maths"]}, "reward_funcs", "two rewards called 'maths'"),
         ({"reward_funcs": ["maths"], "reward_weights": [1.0, 2.0]}, "reward_weights", "2 numbers, and reward_funcs 1"),
         ({"reward_funcs": ["format"]}, "reward_funcs", "'format' takes pattern, which is not set"),
+        ({"stage": "sft", "reference_column": "a"}, "reference_column", "and this is stage sft"),
         ({"reward_funcs": ["reward_model"]}, "reward_funcs", "takes reward_model_name_or_path, which is not set"),
         ({"reward_funcs": ["maths"], "penalty": 0.5}, "penalty", "is for repetition, and reward_funcs has none"),
         ({"reward_funcs": ["length"], "max_length": 3, "min_length": 4}, "min_length", "at least 4 and at most 3"),

@@ -7,7 +7,7 @@ import pytest
 
 from ftui.runs.events import AnyRecord
 from ftui.runs.health.forecasts import seconds_left
-from ftui.runs.health.health_rules import AMBER, RED, HealthFinding, Thresholds
+from ftui.runs.health.health_rules import AMBER, OF_ROLLOUTS, RED, RULES, HealthFinding, Thresholds
 from ftui.runs.health.loss_curve import nothing_learned, plateau
 from ftui.runs.health.paired_rows import overfitting, too_few_rows
 from ftui.runs.health.step_monitor import StepMonitor
@@ -34,8 +34,8 @@ def test_sound_courses_are_left_alone() -> None:
 
 
 def test_every_threshold_is_of_a_rule() -> None:
-    assert set(Thresholds.__struct_fields__) <= set(AMBER)
-    assert not set(RED) & set(AMBER)
+    assert set(Thresholds.__struct_fields__) <= {*AMBER, *OF_ROLLOUTS}
+    assert len(RULES) == len(RED) + len(AMBER) + len(OF_ROLLOUTS)
 
 
 def noisy(number: int, targets: int = 1000, **fields: Any) -> AnyRecord:

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.rollouts.rollout_alarms import WINDOW, Figures, find_alarms
+from ftui.runs.health.health_rules import OF_ROLLOUTS, HealthFinding, Thresholds
+from ftui.runs.health.rollout_rules import WINDOW, Figures, RolloutMonitor
 
 Course = Callable[[float], dict[str, float]]
 """What is special about a rollout, by the share of the run that has passed."""
@@ -21,7 +22,7 @@ def course(special: Course, seed: int = 0, number: int = 3 * WINDOW) -> list[Fig
         values = {
             "reward": 0.3 + 0.4 * passed, "frac_reward_zero_std": 0.3, "completions/clipped_ratio": 0.05,
             "completions/mean_length": 100 + 50 * passed, "entropy": 1.5 - passed, "rewards/a/mean": 0.3 + 0.2 * passed,
-            "rewards/b/mean": 0.5,
+            "rewards/b/mean": 0.5, "completions/identical_ratio": 0.2, "reference_reward": 0.9, "kl": 0.05,
         } | special(passed)  # fmt: skip
         rollouts.append({name: value * draw.gauss(1, 0.05) for name, value in values.items()})
     return rollouts
@@ -33,14 +34,29 @@ TROUBLES: dict[str, Course] = {
     "length_without_reward": lambda passed: {"completions/mean_length": 100 * 3**passed, "reward": 0.5},
     "rewards_apart": lambda passed: {"rewards/b/mean": 0.6 - 0.4 * passed},
     "entropy_gone": lambda passed: {"entropy": 2.0 * 0.01**passed},
+    "identical_answers": lambda passed: {"completions/identical_ratio": 0.99},
+    "reward_above_reference": lambda passed: {"reference_reward": 0.35},
+    "kl_budget": lambda passed: {"kl": passed},
 }
+
+
+def find_alarms(rollouts: list[Figures]) -> list[HealthFinding]:
+    """What is wrong at the end of a course."""
+    monitor, found = RolloutMonitor(Thresholds()), list[HealthFinding]()
+    for figures in rollouts:
+        found = monitor.read(figures)
+    return found
+
+
+def test_each_rule_has_its_trouble() -> None:
+    assert TROUBLES.keys() == OF_ROLLOUTS.keys()
 
 
 @pytest.mark.parametrize("name", TROUBLES)
 @pytest.mark.parametrize("seed", range(5))
 def test_each_trouble_raises_its_alarm_alone(name: str, seed: int) -> None:
     alarms = find_alarms(course(TROUBLES[name], seed))
-    assert [alarm.name for alarm in alarms] == [name] and all(alarm.words for alarm in alarms)
+    assert [alarm.rule for alarm in alarms] == [name] and all(one.evidence and one.suggestion for one in alarms)
 
 
 def test_a_course_that_learns_raises_none() -> None:
