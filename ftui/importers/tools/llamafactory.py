@@ -330,10 +330,12 @@ RULES: dict[str, Rule] = {
             "ray_run_name ray_storage_path ray_storage_filesystem ray_num_workers resources_per_worker"
             " resources_per_worker.* placement_strategy ray_init_kwargs ray_init_kwargs.* master_addr master_port"),
 }  # fmt: skip
+RULES |= llamafactory_preference.in_ppo(RULES)
 
 
 def _suppose(draft: ProfileDraft) -> None:
     draft.suppose("run.stage", "sft")
+    llamafactory_preference.suppose_ppo(draft)
     system = SYSTEMS.get(str(draft.raw("template")))
     if system and draft.given("run.stage") == "sft" and draft.raw("default_system") is None:
         draft.drop_part("template: its words", system, NO_SYSTEM)

@@ -1,14 +1,16 @@
-"""LLaMA-Factory's keys of training by preferences (stages rm, dpo and kto)."""
+"""LLaMA-Factory's keys of training by preferences (stages rm, dpo and kto) and by rewards (stage ppo)."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import Rule, drops, refuse
 from ftui.importers.tools.preference_keys import OWN_REFERENCE, carry_cross_entropy, for_stage
-from ftui.importers.values import Unfit, word, word_or
+from ftui.importers.values import Unfit, flag, real, whole, word, word_or
 from ftui.profile.sections.preference import COMPARING_STAGES
 
-STAGES = {"sft": "sft", "pt": "pretrain", "kto": "kto", "rm": "rm"}
-LATER = {"ppo": "reinforcement learning"}
+STAGES = {"sft": "sft", "pt": "pretrain", "kto": "kto", "rm": "rm", "ppo": "ppo"}
 LOSSES = {"sigmoid": "sigmoid", "hinge": "hinge", "ipo": "ipo"}
 OF_THEIR_OWN = ("orpo", "simpo")
 """Losses that are stages here."""
@@ -23,7 +25,7 @@ def stage(draft: ProfileDraft, leaf: Leaf) -> None:
     elif name in STAGES:
         draft.carry(leaf, "run.stage", STAGES[name])
     else:
-        refuse(draft, leaf, f"training by {name}{f' ({LATER[name]})' if name in LATER else ''}")
+        refuse(draft, leaf, f"training by {name}")
 
 
 def _stage_of(draft: ProfileDraft) -> str:
@@ -48,8 +50,81 @@ def _cross_entropy(draft: ProfileDraft, leaf: Leaf) -> None:
 
 
 def compares(draft: ProfileDraft) -> bool:
-    """Whether its stage compares answers."""
-    return _stage_of(draft) in COMPARING_STAGES
+    """Whether its stage compares answers, or what a model says with what it said."""
+    return _stage_of(draft) in COMPARING_STAGES or _in_ppo(draft)
+
+
+def _in_ppo(draft: ProfileDraft) -> bool:
+    return _stage_of(draft) == "ppo"
+
+
+def _of_ppo(key: str, convert: Callable[[Any], Any]) -> Rule:
+    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
+        if not _in_ppo(draft):
+            draft.drop(leaf, "it is for stage ppo")
+        else:
+            draft.carry(leaf, f"ppo.{key}", convert(leaf.value))
+
+    return rule
+
+
+def _reward_model(draft: ProfileDraft, leaf: Leaf) -> None:
+    if not _in_ppo(draft):
+        draft.drop(leaf, "it is for stage ppo")
+    elif word_or(draft.raw("reward_model_type"), "lora") == "api":
+        raise Unfit("a server gives the rewards there; here a function of yours may ask it (rewards.reward_funcs)")
+    else:
+        note = "a sequence classifier, such as of stage rm: a value_head.safetensors beside a language model is none"
+        draft.carry(leaf, "rewards.reward_model_name_or_path", draft.folder_or_id(leaf.value), note)
+        draft.suppose("rewards.reward_funcs", "reward_model", leaf.last)
+
+
+def _reward_model_type(draft: ProfileDraft, leaf: Leaf) -> None:
+    if word(leaf.value) == "api":
+        raise Unfit("rewards come from functions or a model here")
+    draft.drop(leaf, "an adapter and a whole model are told apart by their files")
+
+
+SAMPLING: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "max_new_tokens": ("max_completion_length", whole), "temperature": ("temperature", real), "top_p": ("top_p", real),
+    "top_k": ("top_k", whole), "repetition_penalty": ("repetition_penalty", real),
+}  # fmt: skip
+"""Its keys of generating that stage ppo samples by."""
+
+LONGEST_ANSWER = 1024
+
+
+def in_ppo(rules: Mapping[str, Rule]) -> dict[str, Rule]:
+    """Rules of other keys as they are in stage ppo; in other stages they stay."""
+
+    def gated(rule: Rule, otherwise: Rule) -> Rule:
+        return lambda draft, leaf: (rule if _in_ppo(draft) else otherwise)(draft, leaf)
+
+    own = {name: _of_ppo(*to) for name, to in SAMPLING.items()} | {"cutoff_len": _length}
+    return {name: gated(rule, rules[name]) for name, rule in own.items()}
+
+
+def _length(draft: ProfileDraft, leaf: Leaf) -> None:
+    answer = _longest_answer(draft)
+    draft.carry(
+        leaf, "data.max_length", whole(leaf.value) + answer, f"there of the prompt, here with the answer's {answer}"
+    )
+
+
+def _longest_answer(draft: ProfileDraft) -> int:
+    given = draft.raw("max_new_tokens")
+    return LONGEST_ANSWER if given is None else whole(given)
+
+
+def suppose_ppo(draft: ProfileDraft) -> None:
+    """What its stage ppo does where the file says nothing: it steers the KL, and samples narrowly."""
+    if draft.given("run.stage") != "ppo":
+        return
+    steering = "the trainer's default there: the coefficient is always steered"
+    draft.suppose_all("ppo", steering, kl_coef=0.2, target=6.0)
+    sampling = dict(max_completion_length=LONGEST_ANSWER, temperature=0.95, top_p=0.7, top_k=50)
+    draft.suppose_all("ppo", "how answers are generated there", **sampling)
+    draft.suppose("data.max_length", 2048 + _longest_answer(draft), "a prompt of 2048 tokens, and its answer")
 
 
 def _in_dpo(rule: Rule) -> Rule:
@@ -73,5 +148,12 @@ RULES: dict[str, Rule] = {
     "kto_chosen_weight": for_stage("desirable_weight", _stage_of),
     "kto_rejected_weight": for_stage("undesirable_weight", _stage_of),
     **drops(OWN_REFERENCE, "ref_model ref_model_*", matters=True),
-    **drops("not built", "pref_bco_weight ppo_* reward_model*", matters=True),
+    "ppo_epochs": _of_ppo("num_ppo_epochs", whole),
+    "ppo_buffer_size": _of_ppo("num_mini_batches", whole),
+    "ppo_target": _of_ppo("target", real),
+    "ppo_score_norm": _of_ppo("use_score_norm", flag),
+    "ppo_whiten_rewards": _of_ppo("whiten_rewards", flag),
+    "reward_model": _reward_model,
+    "reward_model_type": _reward_model_type,
+    **drops("not built", "pref_bco_weight ppo_* reward_model_*", matters=True),
 }

@@ -144,7 +144,7 @@ def _suppose(draft: ProfileDraft) -> None:
     draft.suppose("train.precision", "bf16" if not any(map(is_on, halves)) and halves[0] is None else "fp32")
     suppose_trainer(
         draft,
-        learning_rate=usual_rate(stage) or 2e-5,
+        learning_rate=3e-6 if stage == "ppo" else usual_rate(stage) or 2e-5,
         activation_checkpointing=True,
         logging_steps=10,
     )

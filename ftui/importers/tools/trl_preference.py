@@ -1,9 +1,11 @@
-"""TRL's keys of training by preferences: DPOConfig, KTOConfig, RewardConfig, ORPOConfig, CPOConfig (1.16), older ones.
+"""TRL's keys of training by preferences: DPOConfig, KTOConfig, RewardConfig, ORPOConfig, CPOConfig (1.16), older ones;
+and PPOConfig (1.12, its last).
 
 A file does not say which trainer reads it. The command does that starts it (`trl dpo`, `python kto.py`), and most keys
 are of one trainer only.
 """
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +27,7 @@ from ftui.importers.tools.preference_keys import (
     no_dropout,
     one_or_list,
 )
-from ftui.importers.values import Unfit, flag, is_on, real, reals
+from ftui.importers.values import Unfit, flag, is_on, real, reals, text, whole
 from ftui.profile.sections.preference import LOSSES, TAKES
 
 STAGES = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "cpo": "cpo", "simpo": "cpo", "reward": "rm"}
@@ -42,15 +44,30 @@ OF_SEVERAL = (
 """Keys of several trainers on preferences, of none of SFT."""
 
 REINFORCING = (
-    "reward_funcs num_generations num_ppo_epochs reward_model_path steps_per_generation epsilon_high scale_rewards "
-    "use_vllm vllm_mode reward_weights"
+    "reward_funcs num_generations steps_per_generation epsilon_high scale_rewards use_vllm vllm_mode reward_weights"
 )
+OF_PPO: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "num_ppo_epochs": ("num_ppo_epochs", whole), "num_mini_batches": ("num_mini_batches", whole),
+    "kl_coef": ("kl_coef", real), "kl_estimator": ("kl_estimator", text), "cliprange": ("cliprange", real),
+    "vf_coef": ("vf_coef", real), "cliprange_value": ("cliprange_value", real), "gamma": ("gamma", real),
+    "lam": ("lam", real), "whiten_rewards": ("whiten_rewards", flag), "temperature": ("temperature", real),
+    "missing_eos_penalty": ("missing_eos_penalty", real), "response_length": ("max_completion_length", whole),
+    "local_rollout_forward_batch_size": ("max_num_seqs", whole),
+}  # fmt: skip
+PPO_ALONE = (
+    "num_ppo_epochs kl_estimator cliprange cliprange_value vf_coef whiten_rewards missing_eos_penalty response_length "
+    "num_mini_batches sft_model_path reward_model_path"
+)
+"""Keys that no other trainer has."""
+
 _NAMED = re.compile(rf"(?:^|[^a-z])({'|'.join(STAGES)})(?:[^a-z]|$)")
 
 
 def trainer(draft: ProfileDraft) -> tuple[str, str]:
     """What the file trains by, as a stage: dpo, kto, orpo, cpo, rm or sft; and how that is known."""
     raw, has = draft.raw, draft.document.has
+    if has(*PPO_ALONE.split()):
+        return "ppo", "its keys are of PPO"
     if has(*REINFORCING.split()):
         return "sft", ""
     for name, stage in STAGES.items():
@@ -150,6 +167,41 @@ def _dropout(draft: ProfileDraft, leaf: Leaf) -> None:
     draft.drop(leaf, "an adapter's dropout is adapter.lora_dropout here, and nothing else drops out")
 
 
+def _in_ppo(draft: ProfileDraft) -> bool:
+    return trainer(draft)[0] == "ppo"
+
+
+def _ppo(key: str, convert: Callable[[Any], Any]) -> Rule:
+    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
+        if _in_ppo(draft):
+            draft.carry(leaf, f"ppo.{key}", convert(leaf.value))
+        else:
+            draft.drop(leaf, "it is for stage ppo")
+
+    return rule
+
+
+def _model(draft: ProfileDraft, leaf: Leaf) -> None:
+    if leaf.last == "model_name_or_path" and draft.raw("sft_model_path"):
+        draft.drop(leaf, "sft_model_path is the model that is trained")
+    else:
+        draft.carry(leaf, "model.name_or_path", draft.folder_or_id(leaf.value))
+
+
+def _reward_model(draft: ProfileDraft, leaf: Leaf) -> None:
+    draft.carry(leaf, "rewards.reward_model_name_or_path", draft.folder_or_id(leaf.value))
+    draft.suppose("rewards.reward_funcs", "reward_model", leaf.last)
+
+
+def _episodes(draft: ProfileDraft, leaf: Leaf) -> None:
+    """Answers in all: here the steps on them are counted."""
+    figures = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
+    each_time = math.prod(whole(draft.raw(name) or usual) for name, usual in figures.items())
+    passes = whole(draft.raw("num_ppo_epochs") or 4)
+    steps = math.ceil(whole(leaf.value) / each_time) * passes
+    draft.carry(leaf, "train.max_steps", steps, f"of {each_time} answers, {passes} times each; with one process")
+
+
 def lora_dropout(otherwise: Rule) -> Rule:
     """The rule of an adapter's dropout, which trainers on preferences turn off."""
 
@@ -162,7 +214,7 @@ def lora_dropout(otherwise: Rule) -> Rule:
 def drops_nothing(draft: ProfileDraft) -> bool:
     """Whether dropout is off, the adapter's too."""
     said = draft.raw("disable_dropout")
-    return compares(trainer(draft)[0]) and (said is None or is_on(said))
+    return _in_ppo(draft) or (compares(trainer(draft)[0]) and (said is None or is_on(said)))
 
 
 def _in_preference(rule: Rule, otherwise: Rule) -> Rule:
@@ -190,6 +242,10 @@ RULES: dict[str, Rule] = {
     "discopop_tau": _temperature,
     "reference_free": _no_reference,
     "f_divergence_type": only("reverse_kl", "the divergence from the reference is the reverse KL here", "as here"),
+    **{name: _ppo(*to) for name, to in OF_PPO.items()},
+    **each(_model, "model_name_or_path sft_model_path"),
+    "reward_model_path": _reward_model,
+    "total_episodes": _episodes,
     "truncation_mode": _in_preference(_CUT, _PACKED),
     "disable_dropout": _dropout,
     **drops(IS_MEASURED, "precompute_ref_log_probs precompute_ref_batch_size reference_batch_size"),
@@ -201,6 +257,8 @@ RULES: dict[str, Rule] = {
     **drops("labels and padding are made here", "label_pad_token_id padding_value is_encoder_decoder tools"),
     **drops("evaluation measures loss, accuracy and margin", "generate_during_eval"),
     **drops("logits are never made whole here", "use_logits_to_keep use_liger_loss base_model_attribute_name"),
+    **drops("an answer ends with the model's end tokens", "stop_token stop_token_id"),
+    **drops("set eval.sample_prompts to see answers", "num_sample_generations"),
     **drops("not built", "alpha", matters=True),
     **drops("a setting of reinforcement learning, which is not yet built", REINFORCING, matters=True),
 }  # fmt: skip
@@ -219,5 +277,12 @@ def suppose(draft: ProfileDraft) -> None:
         draft.leave_open("run.stage", stage, "the file does not say by which trainer; ORPO's has the same keys")
     if stage == "simpo" and draft.raw("cpo_alpha") is None:
         draft.drop_part("cpo_alpha where nothing is said", 1.0, CPO_SIMPO)
+    if name == "ppo":
+        draft.suppose("ppo.max_completion_length", 53)
+        room = 1024 + draft.given("ppo.max_completion_length")
+        draft.suppose("data.max_length", room, "nothing is cut there: a prompt, and its answer")
+        if whole(draft.raw("num_mini_batches") or 1) > 1:
+            why = "here num_mini_batches multiplies it: divide train.gradient_accumulation_steps by it"
+            draft.drop_part("a batch divided into", draft.raw("num_mini_batches"), why)
     if name == "kto":
         draft.suppose("train.train_sampling_strategy", "sequential", "TRL's kto does not shuffle")

@@ -8,6 +8,7 @@ import pytest
 
 from ftui.importers import import_file
 from ftui.profile.layers import resolve
+from tests.support.made_profile import checked, lost
 
 MODEL = "model_name_or_path: m/m\nfinetuning_type: lora\ndataset: rows.jsonl\n"
 
@@ -44,6 +45,29 @@ def test_stages_of_llama_factory(keys: str, stage: str, preference: dict[str, An
     profile = tmp_path / "made.toml"
     profile.write_text(made.text)
     resolve(profile)  # its keys go together
+
+
+def test_ppo_of_llama_factory(tmp_path: Path) -> None:
+    """Its trainer steers the KL and samples narrowly where nothing is said; its length is the prompt's alone."""
+    (tmp_path / "rows.jsonl").write_text('{"instruction": "a", "output": "b"}\n')
+    source = tmp_path / "train.yaml"
+    keys = (
+        "stage: ppo\nppo_epochs: 2\nppo_buffer_size: 3\nppo_target: 4\nppo_score_norm: true\nppo_whiten_rewards: true\n"
+        "reward_model: m/judge\nreward_model_type: full\nmax_new_tokens: 256\ntop_k: 0\ncutoff_len: 512\n"
+        "lora_dropout: 0.1\n"
+    )
+    source.write_text(MODEL + keys)
+    values = checked(import_file(source, tmp_path), tmp_path)
+    assert values["run"]["stage"] == "ppo" and values["data"]["max_length"] == 768
+    assert values["ppo"] == {
+        "num_ppo_epochs": 2, "num_mini_batches": 3, "target": 4.0, "use_score_norm": True, "whiten_rewards": True,
+        "max_completion_length": 256, "top_k": 0, "kl_coef": 0.2, "temperature": 0.95, "top_p": 0.7,
+    }  # fmt: skip
+    assert values["rewards"] == {"reward_funcs": "reward_model", "reward_model_name_or_path": "m/judge"}
+    source.write_text(f"{MODEL}stage: ppo\nreward_model: http://judge\nreward_model_type: api\n")
+    assert lost(import_file(source, tmp_path)) >= {"reward_model", "reward_model_type"}
+    source.write_text(f"{MODEL}stage: sft\nppo_epochs: 2\nmax_new_tokens: 8\n")
+    assert "ppo" not in checked(import_file(source, tmp_path), tmp_path)
 
 
 @pytest.mark.parametrize("keys", ["pref_loss: kto_pair", "ref_model: other/model", "pref_bco_weight: 0.3"])

@@ -118,9 +118,36 @@ def test_the_command_counts_beside_the_file_that_it_names(tmp_path: Path) -> Non
     assert values["run"]["stage"] == "orpo" and values["preference"] == {"beta": 0.3}
 
 
-@pytest.mark.parametrize("keys", ["num_generations: 8\nbeta: 0.04", "reward_funcs: [accuracy]", "num_ppo_epochs: 4"])
+@pytest.mark.parametrize("keys", ["num_generations: 8\nbeta: 0.04", "reward_funcs: [accuracy]"])
 def test_reinforcement_learning_is_refused(keys: str, tmp_path: Path) -> None:
     assert imported(keys, tmp_path).refused
+
+
+def test_its_last_ppo(tmp_path: Path) -> None:
+    """PPOConfig's keys become those of stage ppo; the model is the one that was fine-tuned, the reward a model's."""
+    keys = (
+        "num_ppo_epochs: 2\nkl_coef: 0.1\nkl_estimator: k3\ncliprange: 0.3\nvf_coef: 0.2\ncliprange_value: 0.4\n"
+        "gamma: 0.99\nlam: 0.9\nwhiten_rewards: true\nresponse_length: 64\nmissing_eos_penalty: 1.0\n"
+        "sft_model_path: m/sft\nreward_model_path: m/judge\ntotal_episodes: 100\nstop_token: eos\n"
+        "per_device_train_batch_size: 16\nnum_sample_generations: 0"
+    )
+    made = imported(keys, tmp_path)
+    values = checked(made, tmp_path)
+    assert values["run"]["stage"] == "ppo" and values["model"]["name_or_path"] == "m/sft" and not lost(made)
+    assert values["ppo"] == {
+        "num_ppo_epochs": 2, "kl_coef": 0.1, "kl_estimator": "k3", "cliprange": 0.3, "vf_coef": 0.2,
+        "cliprange_value": 0.4, "gamma": 0.99, "lam": 0.9, "whiten_rewards": True, "max_completion_length": 64,
+        "missing_eos_penalty": 1.0,
+    }  # fmt: skip
+    assert values["rewards"] == {"reward_funcs": "reward_model", "reward_model_name_or_path": "m/judge"}
+    assert values["train"]["max_steps"] == 14, "seven rollouts of 16 answers, two passes"
+    assert values["train"]["learning_rate"] == 3e-6 and values["data"]["max_length"] == 1088
+
+
+def test_its_batch_is_divided_there_and_multiplied_here(tmp_path: Path) -> None:
+    made = imported("num_ppo_epochs: 1\nnum_mini_batches: 4\nreward_model_path: m/judge", tmp_path)
+    assert checked(made, tmp_path)["ppo"]["num_mini_batches"] == 4
+    assert lost(made) == {"a batch divided into"}
 
 
 @pytest.fixture
