@@ -318,7 +318,7 @@ def _model_view(profile: Profile, sources: list[ResolvedSource], stores: list[St
             raise DataError(
                 f"All of the {part.counts.num_rows} prompts of {', '.join(map(printable, one.places))} are longer than "
                 f"the {profile.longest_row} tokens that data.max_length leaves them.",
-                hint="Raise data.max_length, or lower grpo.max_completion_length.",
+                hint=f"Raise data.max_length, or lower {profile.run.stage}.max_completion_length.",
             )
         if weights and not len(part):
             are_judged = set(part.stores[0].counts.forms) == {"kto"} and not part.stores[0].counts.num_sequences

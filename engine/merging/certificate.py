@@ -6,7 +6,7 @@ noise of the arithmetic.
 
 import gc
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,9 @@ def measure(model: Any, rows: DataSplit, numbers: list[int], pad_id: int, tick: 
     model.eval()
     for number in numbers:
         batch = collate_examples(rows, [(number,)], pad_id).to(model.device)
+        if not len(batch.target_ids):  # a prompt, whose answers a run gave itself: all of it is compared
+            ids = batch.input_ids[0]
+            batch = replace(batch, predictors=torch.arange(len(ids) - 1, device=ids.device), target_ids=ids[1:])
         with torch.no_grad():
             found = _scores(model, batch) if rows.scored else _logits(model, batch)
         outputs.append(found.outputs)

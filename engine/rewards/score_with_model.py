@@ -171,7 +171,7 @@ class ModelScorer:
                 release_cached_memory(self._hardware.device)
                 if len(chosen) == 1:
                     where = f"an answer in the reward model ({problem})"
-                    raise no_memory(self._hardware.device, where, "Lower grpo.max_completion_length.")
+                    raise no_memory(self._hardware.device, where, "Lower max_completion_length.")
                 self._batch_size = len(chosen) // 2
                 continue
             for number, value in zip(chosen, values, strict=True):

@@ -172,7 +172,7 @@ def _long_prompts(examination: Examination) -> Iterator[Finding]:
             finding,
             message=f"{finding.count:,} of {finding.total:,} rows are longer than the {examination.profile.longest_row}"
             " tokens that answers leave them, and are left out",
-            fix="Raise data.max_length, or lower grpo.max_completion_length.",
+            fix=f"Raise data.max_length, or lower {examination.profile.run.stage}.max_completion_length.",
         )
 
 

@@ -25,7 +25,7 @@ def print_rollouts(name: str, order: Order, number: int | None, num_groups: int,
     if as_json:
         print(escape_document(msgspec.json.encode(groups).decode()))
     elif not groups:
-        print(f"{shown(run.name)} has no rollouts: stage grpo has, once its first answers have their rewards.")
+        print(f"{shown(run.name)} has no rollouts: stages grpo and ppo have, once answers have their rewards.")
     else:
         width = shutil.get_terminal_size().columns
         print("\n\n".join("\n".join(group_lines(group, width, whole=whole)) for group in groups))

@@ -7,7 +7,7 @@ from ftui.cli.options.command_parser import Verbs, add_command, add_json_option
 
 def add_rollouts(verbs: Verbs) -> None:
     """`ftui rollouts RUN`."""
-    text = "the answers that a run of stage grpo has learned from, with their rewards"
+    text = "the answers that a run of stage grpo or ppo has learned from, with their rewards"
     rollouts = add_command(verbs, "rollouts", text, "rollouts.print_rollouts:print_rollouts", on_run=True)
     orders = rollouts.add_mutually_exclusive_group()
     for order, what in (

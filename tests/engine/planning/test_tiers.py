@@ -59,7 +59,7 @@ def test_a_recipe_makes_a_plan_on_every_tier(
             plans[text] = count_profile(resolve(tmp_path / "p.toml").profile)
         train, counts = profile.train, plans[text]
         assert counts.max_steps and counts.num_eval_rows == (0 if profile.run.stage in SAMPLED else 2)
-        answers = profile.grpo.num_generations if profile.run.stage in SAMPLED else 1  # to each row
+        answers = profile.sampled.num_generations if profile.run.stage in SAMPLED else 1  # to each row
         assert (
             counts.effective_batch or 0
         ) * answers == train.per_device_train_batch_size * train.gradient_accumulation_steps
