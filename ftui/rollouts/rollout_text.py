@@ -38,6 +38,8 @@ def spread(answers: Sequence[AnswerLine]) -> str:
     rewards = [answer.reward for answer in answers if answer.reward is not None]
     if not rewards:
         return "no reward"
+    if len(answers) == 1:
+        return f"reward {figure(rewards[0])}"
     if min(rewards) == max(rewards):
         return f"all {len(answers)} the same: {figure(rewards[0])} (nothing to learn from)"
     mean = sum(rewards) / len(rewards)

@@ -11,7 +11,7 @@ from ftui.cli.main import main
 from ftui.errors import DiskError, UsageError
 from ftui.rollouts.read_rollouts import SeenGroup, find_groups, rollout_numbers
 from ftui.rollouts.rollout_lines import AnswerLine, GroupLine, rollout_name
-from ftui.rollouts.rollout_text import answer_figures, group_lines
+from ftui.rollouts.rollout_text import answer_figures, group_lines, spread
 from ftui.text import cells
 
 
@@ -122,3 +122,9 @@ def test_the_command(make_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert (first["rollout"], first["group"]["answers"][0]["reward"]) == (1, -1.0)
     assert main(["rollouts", "mine", "-n", "0"]) == 2
     assert main(["rollouts", "mine", "--rollout", "2"]) == 2
+
+
+def test_a_single_answer_is_no_group_without_spread() -> None:
+    """Stage ppo gives one to each prompt, and learns from it."""
+    assert spread([answer("a", 0.9)]) == "reward 0.9"
+    assert "nothing to learn from" in spread([answer("a", 0.9), answer("b", 0.9)])
