@@ -90,7 +90,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the entropy of the first 20 steps of an attempt."""
     reward_above_reference: float = 0.0
     """By how much the mean reward is above that of the rows' own answers."""
-    kl_budget: float = 0.5
+    kl_budget: float = 2.0
     """Nats a token, the mean of 20 steps."""
 
 

@@ -72,7 +72,7 @@ def _truncated(windows: Windows, limits: Thresholds) -> Iterator[HealthFinding]:
 
 def _longer_for_nothing(windows: Windows, limits: Thresholds) -> Iterator[HealthFinding]:
     old, new = (_mean(steps, "completions/mean_length") for steps in (windows.before, windows.now))
-    grows = old and new and new > limits.length_without_reward * old
+    grows = len(windows.before) == WINDOW and old and new and new > limits.length_without_reward * old
     if grows and _move(windows, "reward") <= limits.rewards_apart:
         yield HealthFinding(
             "length_without_reward",

@@ -1,7 +1,9 @@
 """Alarms on made-up courses: each trouble by itself raises its own, and courses without trouble raise hardly any."""
 
+import json
 import random
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -36,7 +38,7 @@ TROUBLES: dict[str, Course] = {
     "entropy_gone": lambda passed: {"entropy": 2.0 * 0.01**passed},
     "identical_answers": lambda passed: {"completions/identical_ratio": 0.99},
     "reward_above_reference": lambda passed: {"reference_reward": 0.35},
-    "kl_budget": lambda passed: {"kl": passed},
+    "kl_budget": lambda passed: {"kl": 4 * passed},
 }
 
 
@@ -80,3 +82,27 @@ def test_nothing_is_said_before_there_is_something_to_tell() -> None:
 )
 def test_any_figures_can_be_looked_at(rollouts: list[Figures]) -> None:
     find_alarms(rollouts)
+
+
+RECORDED = Path(__file__).parents[3] / "fixtures" / "health" / "rollouts"
+TRUE_OF_SOUND_RUNS = {"groups_without_spread", "answers_truncated"}
+"""What sound runs are told, and is so: they have learned their task, or their answers have become as long as may be."""
+
+
+def told_of(path: Path) -> dict[str, int]:
+    """The rules that find something in a recorded run, each with the first step."""
+    columns, monitor, told = json.loads(path.read_text()), RolloutMonitor(Thresholds()), dict[str, int]()
+    for index in range(len(columns["reward"])):
+        for finding in monitor.read({name: values[index] for name, values in columns.items()}):
+            told.setdefault(finding.rule, index + 1)
+    return told
+
+
+def test_real_runs_that_fool_their_reward_are_told_and_those_that_learn_are_not() -> None:
+    told = {path.stem: told_of(path) for path in sorted(RECORDED.glob("*.json"))}
+    sound = [rules for name, rules in told.items() if name.startswith("healthy")]
+    fooled = [rules for name, rules in told.items() if name.startswith("hacked")]
+    assert (len(sound), len(fooled)) == (10, 10)
+    assert [rules.keys() - TRUE_OF_SOUND_RUNS for rules in sound] == [set()] * 10
+    assert all(fooled)
+    assert "kl_budget" in told["hacked-far-away"] and "reward_above_reference" in told["hacked-repeats"]
