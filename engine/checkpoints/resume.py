@@ -153,10 +153,14 @@ def sweep(run: Run) -> None:
     """Delete what earlier attempts of the engine left half-written."""
     checkpoint_folders.sweep(run.checkpoints)
     checkpoint_folders.sweep(run.folder)
-    for own in (run.beat, run.reserve, run.losses, run.reference):
-        for path in own.parent.glob(f".{own.stem}.*.tmp"):  # also of the parts that ranks measure
-            with contextlib.suppress(OSError):
-                path.unlink()
+    half_written = [
+        *(path for own in (run.beat, run.reserve, run.losses, run.reference)
+          for path in own.parent.glob(f".{own.stem}.*.tmp")),  # also of the parts that ranks measure
+        *run.rollouts.glob(".*.tmp"),
+    ]  # fmt: skip
+    for path in half_written:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def is_fork(run: Run, checkpoint: Checkpoint) -> bool:
@@ -189,6 +193,8 @@ def reset_fork(state: TrainState, differences: list[str]) -> None:
     state.plateau = {}
     state.settings = [setting for setting in state.settings if setting.name == MICRO_BATCH]
     state.bad_evaluations = state.bad_steps = 0  # its parent's patience may be at its end
+    if differences:  # other rows may follow, or other answers be wanted: they are sampled by the weights as they are
+        state.rollout, state.rollout_hash = -1, ""
     if "evaluation_data" in differences:
         state.best_loss = state.best_metric = state.best_step = state.last_loss = None
         state.last_is_finite = True

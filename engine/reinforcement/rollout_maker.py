@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from msgspec.structs import replace as changed
 
-from ftui.errors import DataError
 from ftui.profile.schema import Profile
+from ftui.rollouts.kept_rollouts import remove_old_rollouts
+from ftui.runs.checkpoint_folders import checkpoints_in
 from ftui.runs.records.rollout_records import AnswersGenerated, RolloutMade
 from ftui.runs.run_folder import Run
 from ftui.system.volume import disk_error
@@ -71,12 +72,9 @@ class RolloutMaker:
             Shutdown: between two tokens, or while functions are at work or the run waits for one to be mended.
             DataError: it is on a rollout that was trained on before, and that is not there any more.
         """
-        number, first = divmod(step - 1, self._reuse.length)
-        state = self.state
-        if state.rollout != number:
-            if first:
-                raise DataError(f"The answers that step {step} trains on are not known any more.", hint=GO_BACK)
-            rollout, digest = self._obtain(number, step)
+        number, state = (step - 1) // self._reuse.length, self.state
+        if state.rollout != number:  # its first step, or a fork with other values begins among its steps
+            rollout, digest = self._obtain(number)
             state.rollout, state.rollout_hash = number, digest
             state.kl_coef, state.scores = rollout.kl_coef, list(rollout.scores)
         elif self._loaded != state.rollout_hash:
@@ -87,7 +85,7 @@ class RolloutMaker:
         self.batches.load(rollout, sizes, rollout.tokens)
         if self.learning is None:
             log_probs = self.old_log_probs.obtain(
-                number, state.rollout_hash, self.batches, len(rollout), may_measure=not first
+                number, state.rollout_hash, self.batches, len(rollout), may_measure=rollout.step == state.step
             )
             self.batches.load(rollout, sizes, log_probs)
         self._loaded = state.rollout_hash
@@ -97,23 +95,23 @@ class RolloutMaker:
         start = number * self._reuse.length
         return [len(self.data.plan.step(start + part)) for part in range(1, self._reuse.num_steps + 1)]
 
-    def _obtain(self, number: int, step: int) -> tuple[Rollout, str]:
+    def _obtain(self, number: int) -> tuple[Rollout, str]:
         """Rollout `number`, scored, written down and journaled, and its hash."""
         weights, rewards = weights_mark(self.parts.model), self.scoring.judge.fingerprint
         if found := self._made.find_scored(number, weights, rewards):
             rollout, record = found
             record = changed(record, generation_seconds=0.0, scoring_seconds=0.0)
         else:
-            rollout, record = self._make(number, step, weights, rewards)
+            rollout, record = self._make(number, weights, rewards)
         self.events.write(record, durable=True)
-        remove_answers(self.run.rollouts, number)
+        self._clear_away(number)
         return rollout, record.hash
 
-    def _make(self, number: int, step: int, weights: str, rewards: str) -> tuple[Rollout, RolloutMade]:
+    def _make(self, number: int, weights: str, rewards: str) -> tuple[Rollout, RolloutMade]:
         examples = [
             example
-            for part in range(self._reuse.num_steps)
-            for row in self.data.plan.step(step + part)
+            for part in range(1, self._reuse.num_steps + 1)
+            for row in self.data.plan.step(number * self._reuse.length + part)
             for example in row
         ]
         asked = [self._rows[example] for example in examples]
@@ -160,6 +158,15 @@ class RolloutMaker:
         self.events.write(record, durable=True)
         return rollout, seconds
 
+    def _clear_away(self, number: int) -> None:
+        """Delete what rollout `number` was before it was scored, and rollouts that nothing needs any more."""
+        checkpoints = [checkpoint.path for checkpoint in checkpoints_in(self.run.checkpoints)]
+        try:
+            remove_answers(self.run.rollouts, number)
+            remove_old_rollouts(self.run.rollouts, self.profile.log.rollout_total_limit, checkpoints)
+        except OSError as error:
+            self.events.warn(f"old rollouts could not be deleted: {error}")
+
     def _working_time(self) -> float:
         """Seconds on a clock that stands still while the run is paused."""
         return time.perf_counter() - self.control.away_seconds
@@ -172,6 +179,3 @@ class RolloutMaker:
                 raise disk_error(error, f"rollout {number} could not be written", self.run.folder) from error
 
         return self.disk_wait.retry(write)
-
-
-GO_BACK = "Resume from an earlier checkpoint: ftui resume RUN --from STEP"

@@ -18,13 +18,13 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from ftui.errors import DataError
+from ftui.rollouts.kept_rollouts import LONGEST_ROLLOUT
 from ftui.rollouts.rollout_lines import AnswerLine, GroupLine, rollout_name
 from ftui.system.files import make_private_folder, read_plain, replace_file
 
 from ..rewards.reward_table import RewardTable
 from .rollout import Rollout
 
-LONGEST_ROLLOUT = 8 << 30  # bytes
 FORM = 1
 _OF_TOKENS = "tokens."
 

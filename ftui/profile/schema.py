@@ -57,6 +57,10 @@ class LogSection(Section):
     """Record the loss of every row in every step, for `ftui blame`: which rows are behind a spike, which are never
     learned. It takes 12 bytes a row and less than 1 % of a step; in the folder `ledger` of the run, 256 MiB at most."""
 
+    rollout_total_limit: int = conduct(1000, ge=1)
+    """Number of rollouts to keep in the folder `rollouts` (stage grpo): about 12 bytes for each token of an answer, and
+    its text. One that a checkpoint needs is kept in any case."""
+
     report_to: tuple[Tracker | str, ...] = conduct(())
     """Trackers that record every step: one or a list of them. An installed package may bring others (docs/trackers.md).
     They write to the folder `trackers` of the run. One that fails, hangs or is not installed causes a warning only."""

@@ -19,8 +19,19 @@ from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run
 from tests.faults.conftest import Account
 from tests.support.bench import STAGES, Workbench, bench_at, compare_answers, records
-from tests.support.cuts import Act, Gate, Life, Part, answer, carry_out, check_requests, schedule, watch_to_end
-from tests.support.drawn_runs import draw_run, prepare_rows
+from tests.support.cuts import (
+    OF_ROLLOUTS,
+    Act,
+    Gate,
+    Life,
+    Part,
+    answer,
+    carry_out,
+    check_requests,
+    schedule,
+    watch_to_end,
+)
+from tests.support.drawn_runs import draw_run, prepare_prompts, prepare_rows
 from tests.support.sameness import executed, measured, same_runs
 from tests.support.zygote import Zygote
 
@@ -62,12 +73,25 @@ CONFIGURATIONS = {
     "dpo_evaluation": Configuration("full", stage="dpo", killed_in=("evaluation", 2)),
     "dpo_joined": Configuration("qlora", overrides=("data.padding_free=true",), stage="dpo", request=True),
     "rm": Configuration("lora", packing=True, stage="rm"),
+    "grpo": Configuration(
+        "lora",
+        stage="grpo",
+        overrides=("grpo.steps_per_generation=3", "grpo.num_iterations=2", "grpo.beta=0.1"),
+        killed_in=("generating", 5),
+    ),
+    "grpo_each": Configuration("full", stage="grpo", killed_in=("scoring", 4)),
+    "grpo_qlora": Configuration(
+        "qlora",
+        stage="grpo",
+        overrides=("grpo.steps_per_generation=3", "grpo.importance_sampling_level=sequence"),
+        killed_in=("rollout", 3),
+    ),
     "kto_packed": Configuration("lora", packing=True, stage="kto", killed_in=("evaluation", 2)),
 }
 ALWAYS = [
     ("lora", 3), ("full", 1), ("packing", 2), ("by_length", 4), ("fp16", 5), ("cosine", 6), ("warmup", 7),
     ("early", 8), ("factor", 9), ("qlora", 10), ("curriculum", 11), ("dpo", 12), ("kto", 13),
-    ("rm", 14), ("drawn8", 15),
+    ("rm", 14), ("drawn8", 15), ("grpo", 16),
 ]  # fmt: skip
 
 
@@ -123,7 +147,9 @@ def make_run(bench: Workbench, name: str) -> Run:
         return make_drawn_run(bench, name)
     profile = bench.profile(name, method=configuration.method, packing=configuration.packing)
     run, overrides = bench.run(name), configuration.overrides
-    if configuration.stage != "sft":
+    if configuration.stage == "grpo":
+        overrides = (*prepare_prompts(bench, configuration.method), *overrides)
+    elif configuration.stage != "sft":
         overrides = (*overrides, *compare_answers(bench, configuration.stage, method=configuration.method))
     assert create(run, resolve(profile, overrides=overrides))
     return run
@@ -143,11 +169,12 @@ def test_cut_anywhere_and_the_same_in_the_end(
     name: str, seed: int, most: int,
 ) -> None:  # fmt: skip
     bench = bench_at(bench_source, memory / "bench")
-    life, parts = Life(bench, make_run(bench, name), zygote), schedule(seed, most)
+    configuration = CONFIGURATIONS.get(name, Configuration())
+    places = OF_ROLLOUTS if configuration.stage == "grpo" else {}
+    life, parts = Life(bench, make_run(bench, name), zygote), schedule(seed, most, places)
     print(f"{name}, seed {seed}:", *parts, sep="\n")
     account.name = f"{name}-{seed}"
     account.figures.update(trials=1, failed=1)
-    configuration = CONFIGURATIONS.get(name, Configuration())
     if configuration.request:
         change_rate(life)
     if killed_in := configuration.killed_in:

@@ -3,6 +3,7 @@
 import random
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ PLACES = {
     "loading": 1, "forward": 30, "backward": 24, "optimizer": 12, "evaluation": 3, "save": 40, "rotation": 3,
     "final": 1, "record": 60, "torn record": 60,
 }  # fmt: skip
+OF_ROLLOUTS = {"generating": 60, "scoring": 6, "rollout": 12}
+"""Places of a run that samples its answers."""
 ENDINGS = {  # how an attempt may end after its cut; 0: the run was finished first
     "kill": {-signal.SIGKILL, 0},
     "place": {-signal.SIGKILL, 0},
@@ -113,17 +116,17 @@ class Gate:
         self.let_through(1_000_000)
 
 
-def schedule(seed: int, most: int) -> list[Part]:
-    """Up to `most` attempts that are cut, each with requests before it."""
-    chance = random.Random(seed)
+def schedule(seed: int, most: int, more: Mapping[str, int] | None = None) -> list[Part]:
+    """Up to `most` attempts that are cut, each with requests before it; `more` are places beside `PLACES`."""
+    chance, places = random.Random(seed), PLACES | (more or {})
     parts = []
     for _ in range(chance.randint(1, most)):
         verbs = chance.choices(["hold", "evaluate", "sample", "checkpoint"], k=chance.choice([0, 0, 1, 2]))
         acts = tuple(Act(verb, *_moment(chance)) for verb in verbs)
         what = chance.choice(["kill", "place", "place", "term", "park"])
-        place = chance.choice(list(PLACES))
+        place = chance.choice(list(places))
         if what == "place":
-            parts.append(Part(acts, Act(what), (place, chance.randint(1, PLACES[place]))))
+            parts.append(Part(acts, Act(what), (place, chance.randint(1, places[place]))))
         else:
             cut = Act(what, *_moment(chance))
             if chance.random() < 0.15:

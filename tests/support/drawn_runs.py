@@ -21,9 +21,10 @@ SAMPLING = ("random", "sequential", "group_by_length")
 RATES = {"sgd": 0.1, "adagrad": 1e-2, "adafactor": 1e-2}
 USUAL_RATE = 2e-3
 GRPO = (
-    "grpo.num_generations=2", "grpo.max_completion_length=6", 'rewards.reward_funcs=["number_answer"]',
-    "data.eval=none", "eval.eval_strategy=no",
+    "grpo.num_generations=2", "grpo.max_completion_length=6", 'rewards.reward_funcs=["format"]',
+    'rewards.pattern="[aeo]"', "data.eval=none", "eval.eval_strategy=no",
 )  # fmt: skip
+"""Rewards that differ within a group whatever the model is: about a letter is a token."""
 
 
 class DrawnRun(NamedTuple):
@@ -72,11 +73,16 @@ def prepare_rows(bench: Workbench, drawn: DrawnRun) -> tuple[str, ...]:
         rows: list[dict[str, Any]] = [{"text": f"Row {n} counts from {n} to {n * n + 7} and back."} for n in range(46)]
         stage: tuple[str, ...] = ("run.stage=pretrain",)
     elif drawn.stage == "grpo":
-        rows = [{"prompt": f"count {n} of the ", "answer": str(n)} for n in range(22)]
-        whole = ("adapter.lora_dropout=0.0",) if drawn.profile_method != "full" else ()
-        stage = ("run.stage=grpo", *GRPO, *whole)
+        return prepare_prompts(bench, drawn.profile_method)
     else:
         return compare_answers(bench, drawn.stage, method=drawn.profile_method)
     write_rows(bench.folder / "rows.jsonl", rows[:-6])
     write_rows(bench.folder / "held_out.jsonl", rows[-6:])
     return stage
+
+
+def prepare_prompts(bench: Workbench, method: str) -> tuple[str, ...]:
+    """Write prompts in the place of the bench's rows; what a profile needs to be of stage grpo."""
+    rows = [{"prompt": f"count {n} of the ", "answer": str(n)} for n in range(16)]
+    write_rows(bench.folder / "rows.jsonl", rows)
+    return "run.stage=grpo", *GRPO, *(("adapter.lora_dropout=0.0",) if method != "full" else ())

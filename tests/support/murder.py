@@ -60,7 +60,10 @@ def arm(place: str, number: int) -> None:
     from ftui.engine import build
     from ftui.engine.checkpoints import checkpoint
     from ftui.engine.evaluation.generated_answers import AnswerFile
+    from ftui.engine.generation import answer_prompts
     from ftui.engine.objectives.chunked_head import ChunkedCrossEntropy, ChunkedLogProbs
+    from ftui.engine.reinforcement.scoring import AnswerScoring
+    from ftui.engine.rollouts import rollout_files
     from ftui.engine.training import evaluate, measure_log_probs, step
 
     if place == "forward":
@@ -79,6 +82,12 @@ def arm(place: str, number: int) -> None:
         kill_at(evaluate, "collate_examples", number)
     elif place == "answer":
         kill_at(AnswerFile, "write", number, after=True)
+    elif place == "generating":  # a pass of the model, of whatever is asked
+        kill_at(answer_prompts, "within_shared_memory", number)
+    elif place == "scoring":
+        kill_at(AnswerScoring, "score", number, after=number % 2 == 0)
+    elif place == "rollout":  # one of its files, the texts first
+        kill_at(rollout_files, "replace_file", number, after=number % 3 == 0)
     elif place == "final":
         kill_at(checkpoint.CheckpointManager, "publish_final", number, after=True)
     elif place == "rotation":  # checkpoints are renamed to trash before they are deleted

@@ -11,6 +11,7 @@ from ftui.launch.open_run import create
 from ftui.profile.layers import resolve
 from ftui.runs.events import ControlApplied, EvaluationDone, RunFinished, Step
 from ftui.runs.journal import Tail, Writer
+from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.run_folder import Run
 from tests.support.bench import records
 
@@ -47,9 +48,16 @@ def ledger_of(run: Run) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in run.ledger.iterdir()} if run.ledger.exists() else {}
 
 
-def rollouts_of(run: Run) -> dict[str, bytes]:
-    """What a run of stage grpo has learned from, byte for byte; it keeps no ledger."""
-    return {path.name: path.read_bytes() for path in run.rollouts.iterdir()} if run.rollouts.exists() else {}
+def rollouts_of(run: Run) -> dict[str, Any]:
+    """What a run of stage grpo has learned from, byte for byte, with the hashes that its journal had of it before; it
+    keeps no ledger. (The order of the header of measured log-probabilities is any.)"""
+    if not run.rollouts.exists():
+        return {}
+    hashes = {f"hash {r.number}": r.hash for r in records(run) if isinstance(r, RolloutMade)}
+    return hashes | {
+        path.name: tensors(path) if path.name.endswith(".log_probs.safetensors") else path.read_bytes()
+        for path in run.rollouts.iterdir()
+    }
 
 
 def executed(run: Run) -> int:
