@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
@@ -15,9 +16,12 @@ from ftui.engine.runtime.control_flags import Control
 from ftui.engine.training.step import StepRunner
 from ftui.errors import DataError, RewardError
 from ftui.profile.schema import Profile
+from ftui.profile.serialize import to_toml
+from ftui.rollouts.kept_rollouts import copy_rollout
+from ftui.runs.checkpoint_folders import link_copy
 from ftui.runs.events import PhaseChanged, Step
 from ftui.runs.records.rollout_records import AnswersGenerated, RolloutMade
-from ftui.runs.run_folder import Run
+from ftui.runs.run_folder import Run, RunFacts
 from tests.support.attempts import Killed, attempt, killed_attempt, records
 from tests.support.tiny import make_profile, write_rows
 
@@ -188,6 +192,31 @@ def test_the_first_ratios_are_1_whatever_the_steps_share(
     assert facts(once)[1] == facts(twice)[1]
     assert facts(twice)[2][2]["reward"] == facts(once)[1][2]["reward"], "the second is on the same answers"
     assert facts(twice)[2][0] != facts(twice)[1][0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, {"temperature": 0.5}], ids=["the same", "others"])
+def test_a_child_begins_between_two_steps_of_a_rollout(
+    changes: dict[str, Any], model_folder: Path, rows: Path, tmp_path: Path, judge: LetterCounter
+) -> None:
+    """With the same values it is its parent, step by step; with others it samples its own."""
+    shared = {"steps_per_generation": 3}
+    parent, run = Run(tmp_path / "parent"), Run(tmp_path / "child")
+    assert attempt(parent, grpo(model_folder, rows, grpo=shared, checkpoint={"save_steps": 1})) == 0
+    profile = grpo(model_folder, rows, grpo=shared | changes)
+    run.folder.mkdir()
+    run.profile.write_text(to_toml(profile))
+    origin = RunFacts(
+        run_id="fedcba9876543210", name="child", created=0.0, profile_name="test", fork=bool(changes),
+        parent_run=parent.read_facts().run_id, parent_name="parent", parent_checkpoint="checkpoint-2",
+    )  # fmt: skip
+    run.facts.write_bytes(msgspec.json.encode(origin))
+    link_copy(parent.checkpoints / "checkpoint-2", run.checkpoints / "checkpoint-2")
+    copy_rollout(parent.rollouts, run.rollouts, run.checkpoints / "checkpoint-2")
+    assert attempt(run, profile, 2) == 0
+    after = {step: figures for step, figures in facts(parent).items() if step > 2}
+    assert facts(run).keys() == after.keys() and (facts(run) == after) is (not changes)
+    assert (rollout_bytes(run)["000000.jsonl"] == rollout_bytes(parent)["000000.jsonl"]) is (not changes)
 
 
 def test_a_lost_rollout_is_an_error_that_says_what_to_do(
