@@ -29,7 +29,7 @@ from ftui.profile.presets import find_profile, shipped_presets
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat_values, keep_batch, to_toml, weights_difference
 from ftui.profile.tiers import tier_layer
-from ftui.rollouts.kept_rollouts import copy_rollout
+from ftui.rollouts.child_files import copy_what_was_measured
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in, link_copy
 from ftui.runs.run_folder import (
     LONGEST_NAME,
@@ -56,7 +56,6 @@ Decision = Literal["start", "attach", "resume", "finished"]
 
 SETTLE_SECONDS = 10.0  # an engine that has written its ending is given this long to leave
 START_SECONDS = 30.0  # a supervisor writes its first line in a fraction of a second; a loaded pod may need more
-LONGEST_MEASURED = 1 << 34  # bytes: four a row (losses), or a trained token (reference)
 
 
 @dataclass(frozen=True)
@@ -314,7 +313,7 @@ def create(
         replace_file(new.profile, to_toml(with_run_name(resolved.profile, run.name)).encode(), durable=True)
         for checkpoint in inherited:
             link_copy(checkpoint.path, new.checkpoints / checkpoint.path.name)
-            _inherit_measured(Run(checkpoint.path.parents[1]), new, checkpoint)
+            copy_what_was_measured(Run(checkpoint.path.parents[1]), new, checkpoint)
         replace_file(new.facts, msgspec.json.encode(facts), durable=True)
         if not rename_folder(temporary, run.folder):
             move_out(temporary, run.folder, first="")  # run.json last
@@ -330,14 +329,6 @@ def create(
             shutil.rmtree(temporary)
     note_root(root)
     return True
-
-
-def _inherit_measured(parent: Run, new: Run, checkpoint: Checkpoint) -> None:
-    """What the steps before and after a checkpoint go by."""
-    for measured, own in ((parent.losses, new.losses), (parent.reference, new.reference)):
-        if measured.exists():
-            replace_file(own, read_plain(measured, LONGEST_MEASURED), durable=True)
-    copy_rollout(parent.rollouts, new.rollouts, checkpoint.path)
 
 
 def with_run_name(profile: Profile, name: str) -> Profile:

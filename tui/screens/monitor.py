@@ -84,6 +84,7 @@ class MonitorScreen(CanvasScreen[None]):
         Binding("s", "request('checkpoint')", "save", tooltip="Save a checkpoint now, and keep it for good", id="save"),
         Binding("x", "request('stop')", "stop", tooltip="Save, write final/ and end the run", id="stop"),
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
+        Binding("a", "rollouts", "answers", tooltip="The answers it learns from, and their rewards", id="rollouts"),
         Binding("r", "resume", "resume", tooltip="Resume a run that is not running", id="resume"),
         Binding("e", "request('evaluate')", "evaluate", tooltip="Evaluate now (extra)", id="evaluate"),
         Binding("f", "change('learning_rate_factor=0.5')", "lr", tooltip=FACTOR, id="lr"),
@@ -167,9 +168,11 @@ class MonitorScreen(CanvasScreen[None]):
     @property
     def hidden_keys(self) -> frozenset[str]:
         """What the footer leaves out: controls while no engine would answer, resume while one would."""
+        state = self.run_view.state
+        others = frozenset() if "reward" in state.extras or state.rollout is not None else frozenset({"rollouts"})
         if self.run_view.is_running:
-            return NEEDS_NO_ENGINE
-        return NEEDS_ENGINE | NEEDS_NO_ENGINE if self.run_view.state.phase == "finished" else NEEDS_ENGINE
+            return others | NEEDS_NO_ENGINE
+        return others | NEEDS_ENGINE | (NEEDS_NO_ENGINE if state.phase == "finished" else frozenset())
 
     @property
     def key_meanings(self) -> Mapping[str, Meaning]:
@@ -275,6 +278,11 @@ class MonitorScreen(CanvasScreen[None]):
         from .problem import ProblemScreen
 
         self.app.push_screen(ProblemScreen(self.run_view, self.action_resume))
+
+    def action_rollouts(self) -> None:
+        from .rollouts.rollout_screen import RolloutsScreen
+
+        self.app.push_screen(RolloutsScreen(self._run))
 
     def action_checkpoints(self) -> None:
         from .checkpoints import CheckpointsScreen

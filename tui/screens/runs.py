@@ -32,6 +32,7 @@ class RunsScreen(ListScreen[None]):
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
         Binding("t", "talk", "talk", tooltip="Talk with what this run has trained", id="talk"),
         Binding("e", "after", "export", tooltip="Evaluate, merge, export or push what it has trained", id="after"),
+        Binding("o", "rollouts", "answers", show=False, tooltip="The answers it learns from (grpo)", id="rollouts"),
         Binding("m", "mark", "mark", tooltip="Mark this run, to be compared with others", id="mark"),
         Binding("v", "compare", "compare", tooltip="Compare the marked runs, two to six", id="compare"),
         Binding("b", "blame", "blame", show=False, tooltip="Which rows are behind a step of this run", id="blame"),
@@ -101,6 +102,12 @@ class RunsScreen(ListScreen[None]):
 
         if (row := self.row) is not None:
             self.app.push_screen(BlameScreen(row.run))
+
+    def action_rollouts(self) -> None:
+        if (row := self.row) is not None:
+            from .rollouts.rollout_screen import RolloutsScreen
+
+            self.app.push_screen(RolloutsScreen(row.run))
 
     def action_mark(self) -> None:
         """Mark the run or take its mark away, and go on to the next."""

@@ -1,0 +1,1 @@
+"""Drawings of answers that a run learns from."""
