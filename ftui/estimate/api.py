@@ -16,6 +16,7 @@ from ftui.estimate.guess_rows import guess_rows
 from ftui.estimate.measurements import LARGEST_RATIO, ProbeRecord, correct_memory, find_probe
 from ftui.estimate.placement.scoring_model import add_scoring_model, scoring_bytes
 from ftui.estimate.result import FIT, Duration, Estimate, MeasuredFirst, Measuring, Memory, usable, verdict
+from ftui.estimate.rollouts.rollout_cost import kept_bytes, measured_tokens, reuse_of_rollouts, rollout_words
 from ftui.estimate.setup import AnsweredRows, Parallel, TrainingSetup, build_setup
 from ftui.estimate.states import FP32
 from ftui.estimate.timing import num_checkpoints, num_evaluations
@@ -95,7 +96,9 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
 def _disk_of(profile: Profile, setup: TrainingSetup, known: Known, num_steps: int | None) -> int:
     """Bytes of checkpoints, the result, and the row ledger where the run keeps one."""
     needed = disk.run_bytes(setup, profile.checkpoint.save_total_limit)
-    if not profile.log.row_losses or profile.samples_answers:
+    if profile.samples_answers:
+        return needed + kept_bytes(profile, setup, num_steps)
+    if not profile.log.row_losses:
         return needed
     counts = known.counts or RowCounts()
     return needed + disk.ledger_bytes(setup, num_steps, counts.num_sequences, counts.steps_per_epoch)
@@ -148,7 +151,8 @@ def memory_of(setup: TrainingSetup, known: Known = NOTHING) -> Memory:
     """The best there is: measured, else simulated, else in closed form."""
     closed = closed_form.memory(setup)
     simulated = known.simulated
-    if simulated is not None and setup.answered is not None and closed.process > simulated.process:
+    answers = setup.answered is not None or setup.sampled is not None
+    if simulated is not None and answers and closed.process > simulated.process:
         simulated = None  # steps and losses were simulated, answers were not
     return add_scoring_model(correct_memory(simulated or closed, setup, closed, known.probes), setup.scoring or 0)
 
@@ -168,6 +172,10 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
         if profile.preference.needs_divergence(profile.run.stage):  # mismatched answers before each step
             evaluated += num_steps * (per_step or 0.0)
         evaluated += _measured_first(profile, counts, num_steps)[1]
+    num_rollouts = 0
+    if setup.sampled is not None:
+        num_rollouts = -(-(num_steps or 0) // reuse_of_rollouts(profile)[0])
+        evaluated += measured_tokens(profile, num_rollouts, per_step)
     duration = timing.duration(
         setup,
         num_steps=num_steps,
@@ -178,6 +186,7 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
         evaluated_tokens=evaluated,
         num_evaluations=times,
         num_checkpoints=saves,
+        num_rollouts=num_rollouts,
     )
     if counts is None or counts.bytes_per_token is None:
         return duration
@@ -361,6 +370,8 @@ def _notes(setup: TrainingSetup, known: Known, time: Duration, price: float | No
         seconds = units.duration(timing.answering_seconds(setup, time.tokens_per_second))
         each = f"{setup.answered.num_rows} rows with up to {setup.answered.new_tokens} tokens"
         notes.append(f"Each evaluation answers {each}, in up to {seconds}.")
+    if setup.sampled is not None:
+        notes.append(rollout_words(setup, time))
     return notes
 
 

@@ -59,6 +59,17 @@ def memory(setup: TrainingSetup) -> Memory:
     )  # fmt: skip
 
 
+def phase_peaks(setup: TrainingSetup) -> tuple[int, int]:
+    """Bytes of a process at the peak of generating, and of a step, where a run samples its answers."""
+    held = HELD_BY_HEAP if setup.card.kind == "cpu" else FRAGMENTED
+    context = ENGINE_BYTES if setup.card.kind == "cpu" else setup.card.context
+    totals = {True: 0, False: 0}
+    for point in memory_points(setup):
+        is_generating = point.phase == "generation"
+        totals[is_generating] = max(totals[is_generating], round(point.total * held) + context)
+    return totals[True], totals[False]
+
+
 def _with_evaluation(setup: TrainingSetup, stages: list[MemoryPoint]) -> int:
     """Bytes reserved when a wider batch is evaluated: blocks of a training step are too small for its tensors, and are
     kept beside them while the card has room (`low` is without them)."""

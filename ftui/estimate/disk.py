@@ -14,6 +14,8 @@ TOKEN_BYTES = 75
 
 LEDGER_ROW, LEDGER_MOST = 12, 256 << 20
 """Bytes of a row, or of a step, in the ledger (engine/ledger/ledger_file.py), and of all of it."""
+TEXT_BYTES = 4
+"""Of text for each token."""
 
 
 def weights_bytes(setup: TrainingSetup) -> int:
@@ -36,6 +38,16 @@ def checkpoint_bytes(setup: TrainingSetup) -> int:
     trained = find_trained(setup)
     small = SMALL_FILES + setup.shape.vocab_size * TOKEN_BYTES
     return weights_bytes(setup) + moment_bytes(setup, trained) + small
+
+
+def rollout_bytes(setup: TrainingSetup, num_measured: int) -> int:
+    """One rollout, if its answers are as long as they may be: of each of their tokens the id, its log-probability and
+    about as many bytes of text, and each value that is measured beside it; of prompts ids and text."""
+    rows = setup.sampled
+    if rows is None:
+        return 0
+    answers = rows.num_rows * rows.new_tokens * (2 * FP32 + TEXT_BYTES + FP32 * num_measured)
+    return answers + rows.num_prompts * rows.prompt_tokens * (FP32 + TEXT_BYTES)
 
 
 def run_bytes(setup: TrainingSetup, save_total_limit: int) -> int:

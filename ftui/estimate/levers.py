@@ -36,6 +36,7 @@ OFFLOAD: Key = ("hardware", "offload")
 STORED: Key = ("train", "activation_offload")
 RANK: Key = ("adapter", "r")
 ALPHA: Key = ("adapter", "lora_alpha")
+AT_ONCE: Key = ("grpo", "max_num_seqs")
 LAYERS: Key = ("adapter", "trainable_layers")
 MODULES: Key = ("adapter", "trainable_modules")
 
@@ -58,7 +59,7 @@ class Lever:
 
 
 # Axes by what they cost: speed alone; exactness, or how much is trained; the method; the ends of long rows.
-SPEED = ("attention", "eval batch", "checkpointing", "optimizer", "micro-batch", "stored", "state", "place")
+SPEED = ("attention", "eval batch", "answers", "checkpointing", "optimizer", "micro-batch", "stored", "state", "place")
 LESS = ("base", "trained")
 OTHER = ("method",)
 SHORTER = ("length",)
@@ -68,7 +69,8 @@ def list_axes(setup: TrainingSetup) -> dict[str, list[Lever]]:
     """All levers of a setup, by axis."""
     offloads, is_full = _offloads(setup), setup.method == "full"
     return {
-        "attention": _attention(setup), "eval batch": _eval_batch(setup), "checkpointing": _checkpointing(setup),
+        "attention": _attention(setup), "eval batch": _eval_batch(setup), "answers": _answers(setup),
+        "checkpointing": _checkpointing(setup),
         "optimizer": _optimizer(setup), "micro-batch": _micro_batches(setup), "stored": _stored(setup),
         "state": offloads if is_full else [], "place": [*_shards(setup), *([] if is_full else offloads)],
         "base": _base(setup),
@@ -123,6 +125,17 @@ def _eval_batch(setup: TrainingSetup) -> list[Lever]:
         return []
     why = f"evaluation in batches of {setup.micro_batch}, as in training"
     return [Lever({"eval_batch": setup.micro_batch}, {EVAL_BATCH: setup.micro_batch}, why)]
+
+
+def _answers(setup: TrainingSetup) -> list[Lever]:
+    """A half, a quarter, an eighth of the answers at once, and so on."""
+    rows, levers = setup.sampled, []
+    size = 1 if rows is None else rows.at_once
+    while rows is not None and size > 1:
+        size = (size + 1) // 2
+        why = f"answers generated {size} at a time: fewer keys and values, more passes"
+        levers.append(Lever({"sampled": replace(rows, at_once=size)}, {AT_ONCE: size}, why))
+    return levers
 
 
 def _checkpointing(setup: TrainingSetup) -> list[Lever]:
@@ -292,7 +305,9 @@ def _narrow(setup: TrainingSetup) -> list[Lever]:
 
 
 def _lengths(setup: TrainingSetup) -> list[Lever]:
-    shorter = [n for n in (1 << k for k in range(LONGEST_POWER, SHORTEST_POWER - 1, -1)) if n < setup.length][:4]
+    least = 0 if setup.sampled is None else 2 * setup.sampled.new_tokens  # a prompt has to fit before its answer
+    powers = (1 << k for k in range(LONGEST_POWER, SHORTEST_POWER - 1, -1))
+    shorter = [n for n in powers if least <= n < setup.length][:4]
     return [Lever({"length": n}, {MAX_LENGTH: n}, f"rows of at most {n} tokens: longer ones are cut") for n in shorter]
 
 

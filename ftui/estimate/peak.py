@@ -12,7 +12,7 @@ from ftui.estimate.activations import FP32, LayerBytes, layer_bytes, widens
 from ftui.estimate.placement.frozen_base import place_base
 from ftui.estimate.placement.rank_share import share_between_ranks
 from ftui.estimate.result import Phase
-from ftui.estimate.setup import AnsweredRows, TrainingSetup
+from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.states import gradient_bytes, moment_bytes, moment_slice, update_bytes, weight_bytes
 from ftui.estimate.trained import TrainedWeights, find_trained
 from ftui.hardware.devices import MiB
@@ -111,8 +111,10 @@ class _WidePoints:
 
     def all(self) -> list[MemoryPoint]:
         points = [self._at_head(), *self._backward(), self._update()]
-        if self.setup.answered is not None:
-            points.append(self._answers(self.setup.answered))
+        if (rows := self.setup.answered) is not None:
+            points.append(self._answers("evaluation", rows.prompt_tokens, rows.new_tokens, self.setup.answers_at_once))
+        if (sampled := self.setup.sampled) is not None:
+            points.append(self._answers("generation", sampled.prompt_tokens, sampled.new_tokens, sampled.at_once))
         return [*points, self._evaluation()] if self.setup.evaluates else points
 
     def _point(self, phase: Phase, work: Mapping[str, float] = MappingProxyType({}), **more: float) -> MemoryPoint:
@@ -302,9 +304,9 @@ class _WidePoints:
         gathered = self.placement.gathered("evaluation", 0)
         return self._point("evaluation", activations=widest + 2 * stream, weights=copies, gathered=gathered)
 
-    def _answers(self, rows: AnsweredRows) -> MemoryPoint:
+    def _answers(self, phase: Phase, prompt_tokens: int, new_tokens: int, at_once: int) -> MemoryPoint:
         """Keys and values of answers in the making: as the prompts are computed, or as the longest is finished."""
-        shape, at_once = self.setup.shape, self.setup.answers_at_once
+        shape = self.setup.shape
         key = max(self.c, self.residual)  # turning keys by their positions widens them to the residual's type
         numbers = at_once * shape.num_kv_heads * shape.head_dim
         widest = max((layer.forward for layer in self.layers), default=0)
@@ -314,15 +316,12 @@ class _WidePoints:
             kept = sum(min(layer.window or tokens, tokens) for layer in shape.layers)
             return numbers * ((key + self.c) * kept + key * tokens) + at_once * computed * (widest + stream)
 
-        longest = rows.prompt_tokens + rows.new_tokens
-        activations = max(held(rows.prompt_tokens, rows.prompt_tokens), held(longest, 1))
+        activations = max(held(prompt_tokens, prompt_tokens), held(prompt_tokens + new_tokens, 1))
         fixed = max((layer.fixed for layer in self.layers), default=0)
         logits = 2 * FP32 * at_once * shape.vocab_size
         copies = self._narrow_copies() / (len(self.layers) if self._casts_anew() else 1)
         gathered = self.placement.gathered("evaluation", 0)
-        return self._point(
-            "evaluation", logits=logits, activations=activations + fixed, weights=copies, gathered=gathered
-        )
+        return self._point(phase, logits=logits, activations=activations + fixed, weights=copies, gathered=gathered)
 
     def _head_copy(self) -> int:
         """The trained head in the type of the arithmetic."""

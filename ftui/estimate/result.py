@@ -9,10 +9,10 @@ from ftui.hardware.devices import Card
 Basis = Literal["closed form", "simulated", "measured here", "corrected here"]
 """The last: in closed form, times what a probe of another setting of that model, card and method was off."""
 Verdict = Literal["fits", "likely", "tight", "no", "unknown"]
-Phase = Literal["loading", "forward", "backward", "optimizer", "evaluation"]
+Phase = Literal["loading", "forward", "backward", "optimizer", "generation", "evaluation"]
 PHASES: dict[Phase, str] = {
     "loading": "while loading", "forward": "in a forward pass", "backward": "in a backward pass",
-    "optimizer": "in an update", "evaluation": "in an evaluation",
+    "optimizer": "in an update", "generation": "while answers are generated", "evaluation": "in an evaluation",
 }  # fmt: skip
 
 PARTS = (

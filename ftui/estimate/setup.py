@@ -25,6 +25,18 @@ class AnsweredRows:
 
 
 @dataclass(frozen=True)
+class SampledAnswers:
+    """Answers of a rollout: to how many prompts, how many together and how many at once; tokens of the longest prompt
+    and answer."""
+
+    num_prompts: int
+    num_rows: int
+    at_once: int
+    prompt_tokens: int
+    new_tokens: int
+
+
+@dataclass(frozen=True)
 class TrainingSetup:
     """What the closed form and the clock read. Types are bytes for a number: 4 = float32, 2 = 16 bits.
 
@@ -45,6 +57,7 @@ class TrainingSetup:
         has_bitsandbytes: whether the device that the profile asks for has it.
         rows_are_cut: whether some row is known to be longer than `data.max_length`.
         answered: what evaluations answer (`eval.generate`), if they do.
+        sampled: the answers that it trains on, where it samples them itself (stage grpo).
         shard, dp_shard_size, offload, activation_offload: as they stand in the profile; `adds_tokens`: whether it has
             new tokens.
         scoring: bytes of the reward model that answers are scored with; `None`: not known.
@@ -103,6 +116,7 @@ class TrainingSetup:
     rows_are_cut: bool = False
     num_lines: int = 1
     answered: AnsweredRows | None = None
+    sampled: SampledAnswers | None = None
     longest_example: int | None = None
     shard: Literal["none", "state", "all"] = "none"
     dp_shard_size: int | None = None
@@ -228,7 +242,17 @@ def build_setup(
         has_bitsandbytes=card.kind != "mps" and profile.hardware.device != "mps", rows_are_cut=rows_are_cut,
         num_lines=profile.num_lines, is_from_scratch=profile.model.from_scratch is not None,
         longest_example=longest_example if shares_prompts(profile, shape, card, length) else None,
+        sampled=_sampled(profile, longest) if profile.samples_answers else None,
     )  # fmt: skip
+
+
+def _sampled(profile: Any, longest: int | None) -> SampledAnswers:
+    section = profile.grpo
+    num_prompts = profile.rows_per_step * section.steps_per_generation
+    number = num_prompts * section.num_generations
+    prompt = (longest or profile.data.max_length) - section.max_completion_length
+    at_once = min(number, section.max_num_seqs or number)
+    return SampledAnswers(num_prompts, number, at_once, prompt, section.max_completion_length)
 
 
 def shares_prompts(profile: Any, shape: ModelShape, card: Card, length: int) -> bool:

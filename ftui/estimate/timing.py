@@ -39,6 +39,9 @@ PASS_TOKENS, ROW_TOKENS = 22.0, 2.2
 """What a pass that adds a token to each of some answers costs on a CPU, in tokens of a forward pass: for reading the
 weights, and for each answer. Measured on one thread with SmolLM2-135M's sizes, 1 to 16 answers at once
 (tests/bench/answering.py). On a GPU it is reading the weights, and Python."""
+CACHE_TRAFFIC = 3
+"""Bytes moved in such a pass for a byte of kept keys and values: read and written as they grow by a token, and read by
+the attention. Counted, not measured."""
 LINK_SHARE = 0.625
 """Of what a link carries by its standard, what copies reach: 20e9 bytes a second of the 32e9 of PCIe 4.0 with 16 lanes.
 Assumed, not measured by us."""
@@ -62,6 +65,7 @@ def duration(
     evaluated_tokens: float = 0.0,
     num_evaluations: int = 0,
     num_checkpoints: int = 1,
+    num_rollouts: int = 0,
 ) -> Duration:
     """Time and money of a run, with loading, evaluations and checkpoints, without its pauses.
 
@@ -72,6 +76,7 @@ def duration(
         price_per_hour: US dollars for one card.
         evaluated_tokens: of all evaluations together.
         num_evaluations: those that answer rows, where the setup says which.
+        num_rollouts: those of a run that samples its answers.
     """
     basis: Basis = "corrected here" if is_elsewhere else "measured here"
     spread = ELSEWHERE_SPREAD if is_elsewhere else MEASURED_SPREAD
@@ -87,6 +92,7 @@ def duration(
         if tokens_per_step:
             evaluating = forward_seconds(setup, evaluated_tokens, tokens_per_step / seconds)
             evaluating += num_evaluations * answering_seconds(setup, tokens_per_step / seconds)
+            evaluating += num_rollouts * generating_seconds(setup, tokens_per_step / seconds)
         writing = num_checkpoints * checkpoint_bytes(setup) / WRITING
         total = seconds * num_steps + evaluating + writing + loading_seconds(setup)
     return Duration(
@@ -105,17 +111,36 @@ def forward_seconds(setup: TrainingSetup, num_tokens: float, tokens_per_second: 
 
 def answering_seconds(setup: TrainingSetup, tokens_per_second: float) -> float:
     """Of the answers of one evaluation, which one process gives, if all are as long as they may be."""
-    rows, card = setup.answered, setup.card
+    rows = setup.answered
     if rows is None:
         return 0.0
     token = forward_seconds(setup, setup.num_processes, tokens_per_second)
-    if card.bandwidth is None:
-        one_pass = token * (PASS_TOKENS + ROW_TOKENS * setup.answers_at_once)
-    else:
-        weights = sum(weight_bytes(setup, find_trained(setup)))
-        one_pass = setup.shape.num_layers * LAYER_SECONDS + (weights + _dequantised(setup)) / (card.bandwidth * 1e9)
+    one_pass = _pass_seconds(setup, setup.answers_at_once, token)
     num_passes = math.ceil(rows.num_rows / setup.answers_at_once) * rows.new_tokens
     return rows.num_rows * rows.prompt_tokens * token + num_passes * one_pass
+
+
+def generating_seconds(setup: TrainingSetup, tokens_per_second: float) -> float:
+    """Of the answers of one rollout, if all are as long as they may be; a prompt is computed once for its group."""
+    rows, card, shape = setup.sampled, setup.card, setup.shape
+    if rows is None:
+        return 0.0
+    token = forward_seconds(setup, setup.num_processes, tokens_per_second)
+    one_pass = _pass_seconds(setup, rows.at_once, token)
+    if card.bandwidth is not None:
+        of_token = 2 * shape.num_kv_heads * shape.head_dim * setup.compute * shape.num_layers
+        kept = rows.at_once * (rows.prompt_tokens + rows.new_tokens / 2) * of_token
+        one_pass += CACHE_TRAFFIC * kept / (card.bandwidth * 1e9)
+    num_passes = math.ceil(rows.num_rows / rows.at_once) * rows.new_tokens
+    return rows.num_prompts * rows.prompt_tokens * token + num_passes * one_pass
+
+
+def _pass_seconds(setup: TrainingSetup, at_once: int, token: float) -> float:
+    """Of a pass that adds a token to each of some answers; `token`: seconds of one that only goes forward."""
+    if setup.card.bandwidth is None:
+        return token * (PASS_TOKENS + ROW_TOKENS * at_once)
+    weights = sum(weight_bytes(setup, find_trained(setup)))
+    return setup.shape.num_layers * LAYER_SECONDS + (weights + _dequantised(setup)) / (setup.card.bandwidth * 1e9)
 
 
 def loading_seconds(setup: TrainingSetup) -> float:

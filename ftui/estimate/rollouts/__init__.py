@@ -1,0 +1,1 @@
+"""What answers that a run samples take: memory beside its steps, time, disk."""

@@ -1,0 +1,99 @@
+"""Stage grpo: generating and training apart, in memory and time; rollouts on the disk; what is proposed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ftui.estimate import closed_form, disk, timing
+from ftui.estimate.api import Known, estimate, setup_for, suggestions
+from ftui.estimate.peak import memory_points
+from ftui.estimate.rollouts.rollout_cost import reuse_of_rollouts
+from ftui.estimate.setup import SampledAnswers, TrainingSetup
+from ftui.hardware.devices import find_card
+from ftui.profile.layers import resolve
+from ftui.profile.schema import Profile
+
+TEXT = """
+run.stage = "grpo"
+model.name_or_path = "Qwen/Qwen3-8B"
+data = {train = "r.jsonl", max_length = 2560}
+rewards.reward_funcs = ["exact_answer"]
+train = {max_steps = 90, per_device_train_batch_size = 4, gradient_accumulation_steps = 8}
+grpo = {num_generations = 8, max_completion_length = 2048}
+"""
+
+
+def given(tmp_path: Path, *overrides: str) -> Profile:
+    path = tmp_path / "p.toml"
+    path.write_text(TEXT)
+    return resolve(path, overrides=overrides).profile
+
+
+def made(profile: Profile, card: str = "a100-80") -> TrainingSetup:
+    setup = setup_for(profile, find_card(card))
+    assert isinstance(setup, TrainingSetup)
+    return setup
+
+
+def test_a_rollout_is_that_of_the_profile(tmp_path: Path) -> None:
+    setup = made(given(tmp_path, "grpo.steps_per_generation=3", "grpo.max_num_seqs=48", "grpo.num_iterations=2"))
+    assert setup.sampled == SampledAnswers(12, 96, 48, 512, 2048)
+    assert made(given(tmp_path)).sampled == SampledAnswers(4, 32, 32, 512, 2048)
+    for keys, expected in (((), (1, 0)), (("grpo.num_iterations=2",), (2, 1)), (("grpo.beta=0.1",), (1, 1))):
+        assert reuse_of_rollouts(given(tmp_path, "adapter.method=lora", *keys)) == expected
+
+
+def test_keys_and_values_are_the_peak_of_generating(tmp_path: Path) -> None:
+    """Of a token of Qwen3-8B: 36 layers, 8 heads of 128, two of them, 2 bytes each; one layer's keys a second time."""
+    setup = made(given(tmp_path))
+    rows = setup.sampled
+    assert rows is not None
+
+    def peak(at_once: int) -> int:
+        points = memory_points(replace(setup, sampled=replace(rows, at_once=at_once)))
+        return next(point.total for point in points if point.phase == "generation")
+
+    logits = 2 * 4 * 151936
+    kept = 2560 * 2 * 36 * 8 * 128 * 2
+    assert (peak(32) - peak(16)) / 16 == pytest.approx(kept + kept / 72 + logits, rel=0.02)
+    generating, stepping = closed_form.phase_peaks(setup)
+    assert max(generating, stepping) == closed_form.memory(setup).process, "neither is hidden by the other"
+    assert closed_form.phase_peaks(replace(setup, sampled=replace(rows, at_once=1)))[1] == stepping
+
+
+def test_time_and_disk_count_every_rollout(tmp_path: Path) -> None:
+    profile = given(tmp_path)
+    found, setup = estimate(profile, find_card("a100-80"), Known()), made(profile)
+    rows = setup.sampled
+    assert rows is not None and found.duration.total_seconds and found.duration.tokens_per_second
+    each = timing.generating_seconds(setup, found.duration.tokens_per_second)
+    steps = timing.duration(setup, num_steps=90, tokens_per_step=4 * 8 * 2560).total_seconds
+    assert steps and found.duration.total_seconds - steps == pytest.approx(90 * each, rel=0.1)
+    slower = timing.generating_seconds(replace(setup, sampled=replace(rows, at_once=16)), 1000.0)
+    assert slower > 1.5 * timing.generating_seconds(setup, 1000.0), "the weights are read for each pass"
+    [note] = [note for note in found.notes if "rollout" in note]
+    assert "32 answers of up to 2048 tokens, 32 at once, in up to" in note and "Generating takes" in note
+    shared = estimate(given(tmp_path, "grpo.num_iterations=3"), find_card("a100-80"), Known())
+    assert shared.duration.total_seconds and shared.duration.total_seconds < found.duration.total_seconds
+    one = disk.rollout_bytes(setup, 0)
+    assert one == 32 * 2048 * 12 + 4 * 512 * 8 and disk.rollout_bytes(setup, 2) == one + 32 * 2048 * 8
+    fewer = estimate(given(tmp_path, "log.rollout_total_limit=10"), find_card("a100-80"), Known())
+    assert found.disk and fewer.disk and found.disk - fewer.disk == 80 * one
+
+
+def test_fewer_answers_at_once_are_proposed_where_they_are_too_many(tmp_path: Path) -> None:
+    profile = given(
+        tmp_path, "adapter.method=qlora", "train.activation_checkpointing=true", "train.per_device_train_batch_size=1",
+        "train.gradient_accumulation_steps=64",
+    )  # fmt: skip
+    setup = made(profile, "rtx4090")
+    assert closed_form.memory(setup).phase == "generation"
+    best = suggestions(setup)[0]
+    assert list(best.values) == [("grpo", "max_num_seqs")] and best.memory.process < 24 << 30
+    size = best.values["grpo", "max_num_seqs"]
+    changed = given(
+        tmp_path, "adapter.method=qlora", "train.activation_checkpointing=true", "train.per_device_train_batch_size=1",
+        "train.gradient_accumulation_steps=64", f"grpo.max_num_seqs={size}",
+    )  # fmt: skip
+    assert closed_form.memory(made(changed, "rtx4090")) == best.memory
