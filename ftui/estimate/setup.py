@@ -25,7 +25,7 @@ class AnsweredRows:
 
 
 @dataclass(frozen=True)
-class SampledAnswers:
+class RolloutSize:
     """Answers of a rollout: to how many prompts, how many together and how many at once; tokens of the longest prompt
     and answer."""
 
@@ -116,7 +116,7 @@ class TrainingSetup:
     rows_are_cut: bool = False
     num_lines: int = 1
     answered: AnsweredRows | None = None
-    sampled: SampledAnswers | None = None
+    sampled: RolloutSize | None = None
     longest_example: int | None = None
     shard: Literal["none", "state", "all"] = "none"
     dp_shard_size: int | None = None
@@ -211,10 +211,9 @@ def build_setup(
     precision = precision_on(card, train.precision)
     compute = BYTES[precision]
     storage, trained = _stored(profile, compute)
-    wanted = profile.model.attn_implementation
+    wanted, forgets = profile.model.attn_implementation, train.activation_checkpointing
     has_mask = needs_mask(wanted, shape, length, packing=data.packing)
     details, args = train.activation_checkpointing_kwargs, train.optim_args
-    forgets = train.activation_checkpointing
     return TrainingSetup(
         shape=shape, card=card, method=adapter.method, length=length, micro_batch=profile.micro_batch,
         eval_batch=profile.eval.per_device_eval_batch_size, accumulation=profile.accumulation,
@@ -246,13 +245,13 @@ def build_setup(
     )  # fmt: skip
 
 
-def _sampled(profile: Any, longest: int | None) -> SampledAnswers:
+def _sampled(profile: Any, longest: int | None) -> RolloutSize:
     section = profile.grpo
     num_prompts = profile.rows_per_step * section.steps_per_generation
     number = num_prompts * section.num_generations
     prompt = (longest or profile.data.max_length) - section.max_completion_length
     at_once = min(number, section.max_num_seqs or number)
-    return SampledAnswers(num_prompts, number, at_once, prompt, section.max_completion_length)
+    return RolloutSize(num_prompts, number, at_once, prompt, section.max_completion_length)
 
 
 def shares_prompts(profile: Any, shape: ModelShape, card: Card, length: int) -> bool:

@@ -48,7 +48,7 @@ from ftui.runs.status import Status, Watch, is_running, judge, read_status, refu
 from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.spawn import launch
 from ftui.system.file_tree import move_out, rename_folder
-from ftui.system.files import Lock, make_private_folder, read_plain, replace_file, sync_path, try_lock
+from ftui.system.files import Lock, make_private_folder, replace_file, sync_path, try_lock
 from ftui.system.volume import RESERVE, check_room, disk_error, is_disk_full
 from ftui.text import did_you_mean, shown, toml_value
 
