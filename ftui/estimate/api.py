@@ -16,7 +16,7 @@ from ftui.estimate.guess_rows import guess_rows
 from ftui.estimate.measurements import LARGEST_RATIO, ProbeRecord, correct_memory, find_probe
 from ftui.estimate.placement.scoring_model import add_scoring_model, scoring_bytes
 from ftui.estimate.result import FIT, Duration, Estimate, MeasuredFirst, Measuring, Memory, usable, verdict
-from ftui.estimate.rollouts.rollout_cost import kept_bytes, measured_tokens, reuse_of_rollouts, rollout_words
+from ftui.estimate.rollouts.rollout_cost import count_rollouts, kept_bytes, measured_tokens, rollout_words
 from ftui.estimate.setup import AnsweredRows, Parallel, TrainingSetup, build_setup
 from ftui.estimate.states import FP32
 from ftui.estimate.timing import num_checkpoints, num_evaluations
@@ -172,10 +172,8 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
         if profile.preference.needs_divergence(profile.run.stage):  # mismatched answers before each step
             evaluated += num_steps * (per_step or 0.0)
         evaluated += _measured_first(profile, counts, num_steps)[1]
-    num_rollouts = 0
-    if setup.sampled is not None:
-        num_rollouts = -(-(num_steps or 0) // reuse_of_rollouts(profile)[0])
-        evaluated += measured_tokens(profile, num_rollouts, per_step)
+    num_rollouts = count_rollouts(profile, num_steps)
+    evaluated += measured_tokens(profile, num_rollouts, per_step)
     duration = timing.duration(
         setup,
         num_steps=num_steps,

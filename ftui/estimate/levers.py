@@ -36,7 +36,6 @@ OFFLOAD: Key = ("hardware", "offload")
 STORED: Key = ("train", "activation_offload")
 RANK: Key = ("adapter", "r")
 ALPHA: Key = ("adapter", "lora_alpha")
-AT_ONCE: Key = ("grpo", "max_num_seqs")
 LAYERS: Key = ("adapter", "trainable_layers")
 MODULES: Key = ("adapter", "trainable_modules")
 
@@ -134,7 +133,7 @@ def _answers(setup: TrainingSetup) -> list[Lever]:
     while rows is not None and size > 1:
         size = (size + 1) // 2
         why = f"answers generated {size} at a time: fewer keys and values, more passes"
-        levers.append(Lever({"sampled": replace(rows, at_once=size)}, {AT_ONCE: size}, why))
+        levers.append(Lever({"sampled": replace(rows, at_once=size)}, {(rows.stage, "max_num_seqs"): size}, why))
     return levers
 
 

@@ -27,8 +27,9 @@ class AnsweredRows:
 @dataclass(frozen=True)
 class RolloutSize:
     """Answers of a rollout: to how many prompts, how many together and how many at once; tokens of the longest prompt
-    and answer."""
+    and answer. `stage`: the profile's."""
 
+    stage: str
     num_prompts: int
     num_rows: int
     at_once: int
@@ -246,12 +247,12 @@ def build_setup(
 
 
 def _sampled(profile: Any, longest: int | None) -> RolloutSize:
-    section = profile.grpo
-    num_prompts = profile.rows_per_step * section.steps_per_generation
+    section = profile.sampled
+    num_prompts = profile.rows_per_step * section.steps_and_passes[0]
     number = num_prompts * section.num_generations
     prompt = (longest or profile.data.max_length) - section.max_completion_length
     at_once = min(number, section.max_num_seqs or number)
-    return RolloutSize(num_prompts, number, at_once, prompt, section.max_completion_length)
+    return RolloutSize(profile.run.stage, num_prompts, number, at_once, prompt, section.max_completion_length)
 
 
 def shares_prompts(profile: Any, shape: ModelShape, card: Card, length: int) -> bool:

@@ -118,7 +118,7 @@ class Gate:
 
 def schedule(seed: int, most: int, more: Mapping[str, int] | None = None) -> list[Part]:
     """Up to `most` attempts that are cut, each with requests before it; `more` are places beside `PLACES`."""
-    chance, places = random.Random(seed), PLACES | (more or {})
+    chance, places = random.Random(seed), PLACES | dict(more or {})
     parts = []
     for _ in range(chance.randint(1, most)):
         verbs = chance.choices(["hold", "evaluate", "sample", "checkpoint"], k=chance.choice([0, 0, 1, 2]))

@@ -10,21 +10,28 @@ from ftui.profile.schema import Profile
 def reuse_of_rollouts(profile: Profile) -> tuple[int, int]:
     """Steps on one rollout, and how many values are measured of each of its tokens before them: its log-probability
     under the model itself, and under the reference (engine/reinforcement/old_log_probs.py)."""
-    steps = profile.grpo.steps_per_generation * profile.grpo.num_iterations
-    return steps, (steps > 1) + (profile.grpo.beta > 0)
+    num_steps, num_passes = profile.sampled.steps_and_passes
+    steps, is_ppo = num_steps * num_passes, profile.run.stage == "ppo"  # which has values of tokens, too
+    return steps, (is_ppo or steps > 1) + is_ppo + profile.sampled.has_reference
+
+
+def count_rollouts(profile: Profile, num_steps: int | None) -> int:
+    """Those of so many steps; none where the stage has none."""
+    return -(-(num_steps or 0) // reuse_of_rollouts(profile)[0]) if profile.samples_answers else 0
 
 
 def kept_bytes(profile: Profile, setup: TrainingSetup, num_steps: int | None) -> int:
     """Bytes of all rollouts that are kept, at their most."""
-    steps, num_measured = reuse_of_rollouts(profile)
     limit = profile.log.rollout_total_limit
-    number = limit if num_steps is None else min(limit, -(-num_steps // steps))
-    return number * disk.rollout_bytes(setup, num_measured)
+    number = limit if num_steps is None else min(limit, count_rollouts(profile, num_steps))
+    return number * disk.rollout_bytes(setup, reuse_of_rollouts(profile)[1])
 
 
 def measured_tokens(profile: Profile, num_rollouts: int, tokens_per_step: float) -> float:
     """Of the passes before the steps, over all rollouts."""
-    return num_rollouts * reuse_of_rollouts(profile)[1] * profile.grpo.steps_per_generation * tokens_per_step
+    if not num_rollouts:
+        return 0.0
+    return num_rollouts * reuse_of_rollouts(profile)[1] * profile.sampled.steps_and_passes[0] * tokens_per_step
 
 
 def rollout_words(setup: TrainingSetup, time: Duration) -> str:

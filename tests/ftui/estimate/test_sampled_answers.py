@@ -38,8 +38,8 @@ def made(profile: Profile, card: str = "a100-80") -> TrainingSetup:
 
 def test_a_rollout_is_that_of_the_profile(tmp_path: Path) -> None:
     setup = made(given(tmp_path, "grpo.steps_per_generation=3", "grpo.max_num_seqs=48", "grpo.num_iterations=2"))
-    assert setup.sampled == RolloutSize(12, 96, 48, 512, 2048)
-    assert made(given(tmp_path)).sampled == RolloutSize(4, 32, 32, 512, 2048)
+    assert setup.sampled == RolloutSize("grpo", 12, 96, 48, 512, 2048)
+    assert made(given(tmp_path)).sampled == RolloutSize("grpo", 4, 32, 32, 512, 2048)
     for keys, expected in (((), (1, 0)), (("grpo.num_iterations=2",), (2, 1)), (("grpo.beta=0.1",), (1, 1))):
         assert reuse_of_rollouts(given(tmp_path, "adapter.method=lora", *keys)) == expected
 
