@@ -98,10 +98,9 @@ def _disk_of(profile: Profile, setup: TrainingSetup, known: Known, num_steps: in
     needed = disk.run_bytes(setup, profile.checkpoint.save_total_limit)
     if profile.samples_answers:
         return needed + kept_bytes(profile, setup, num_steps)
-    if not profile.log.row_losses:
-        return needed
-    counts = known.counts or RowCounts()
-    return needed + disk.ledger_bytes(setup, num_steps, counts.num_sequences, counts.steps_per_epoch)
+    counts, is_kept = known.counts or RowCounts(), profile.log.row_losses
+    ledger = disk.ledger_bytes(setup, num_steps, counts.num_sequences, counts.steps_per_epoch)
+    return needed + ledger * is_kept
 
 
 def _lacking_memory(setup: TrainingSetup) -> list[str]:
@@ -151,8 +150,7 @@ def memory_of(setup: TrainingSetup, known: Known = NOTHING) -> Memory:
     """The best there is: measured, else simulated, else in closed form."""
     closed = closed_form.memory(setup)
     simulated = known.simulated
-    answers = setup.answered is not None or setup.sampled is not None
-    if simulated is not None and answers and closed.process > simulated.process:
+    if simulated is not None and (setup.answered or setup.sampled) and closed.process > simulated.process:
         simulated = None  # steps and losses were simulated, answers were not
     return add_scoring_model(correct_memory(simulated or closed, setup, closed, known.probes), setup.scoring or 0)
 
