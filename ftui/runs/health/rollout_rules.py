@@ -66,7 +66,7 @@ def _truncated(windows: Windows, limits: Thresholds) -> Iterator[HealthFinding]:
         yield HealthFinding(
             "answers_truncated",
             f"{share:.0%} of the answers are cut off",
-            "Raise grpo.max_completion_length, or give the reward 'overlong' where answers do not end.",
+            "Raise max_completion_length, or give the reward 'overlong' where answers do not end.",
         )
 
 
