@@ -20,7 +20,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")  # it names files, too
 
 def is_name(name: object) -> bool:
     """Whether it could be the name of a tracker."""
-    return isinstance(name, str) and _NAME.fullmatch(name) is not None
+    return isinstance(name, str) and name != "none" and _NAME.fullmatch(name) is not None
 
 
 def own_trackers() -> "dict[str, EntryPoint]":

@@ -86,7 +86,7 @@ def train(run: Run, report_to: str, num_warnings: int, *files: Path) -> list[str
 @pytest.mark.parametrize(
     "toml, names",
     [
-        ('[log]\nreport_to = ["wandb", "tensorboard", "other"]', ("tensorboard", "wandb")),
+        ('[log]\nreport_to = ["wandb", "tensorboard", "ours", "../x", 3]', ("wandb", "tensorboard", "ours")),
         ('[log]\nreport_to = "trackio"', ("trackio",)),
         ('[log]\nreport_to = "none"', ()),
         ("[log]\nreport_to = 3", ()),
