@@ -104,7 +104,7 @@ def _answered(run: Run, watch: Watch, request: AnyRequest) -> int:
                 case ControlRefused(request=request.id, reason=reason):
                     raise UsageError(f"{run.name} refused `{verb_name(request.verb)}`: {shown(reason)}.")
         status = judge(run, watch)
-        if not is_running(status):
+        if not (is_running(status) or status.elsewhere):
             return _too_late(run, watch, request)
         if time.monotonic() > deadline:
             deadline = float("inf")

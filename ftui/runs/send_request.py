@@ -59,7 +59,7 @@ def address_request(run: Run, status: Status, kind: type[ControlRequest], fields
         UsageError: none does, or a field is out of its bounds.
     """
     state = status.state
-    if not is_running(status) or state.attempt == 0:
+    if not (is_running(status) or status.elsewhere) or state.attempt == 0:
         hint = f"`ftui --run {run.name}` continues it." if not has_ended(state) else ""
         raise UsageError(f"{run.name} is not running ({phase_word(state.phase)}): no request was sent.", hint=hint)
     if only_pushes(status):

@@ -24,6 +24,7 @@ from ftui.system.process_id import Identity, is_alive, this_process
 
 FORM = 3  # 1 knew nothing of restarts, 2 nothing of what attempts cost
 BEAT_SECONDS = 2.5  # a working engine writes beat.json about once a second
+FRESH_SECONDS = 30.0  # an older beat, by this machine's clock, is no sign of life of another one
 QUEUED_SECONDS = 60.0  # how long a run that was opened may wait for its supervisor before it counts as lost
 
 _ON_LINUX: bool = sys.platform == "linux"
@@ -42,7 +43,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of status.json.
 
     Only readers set these: `unwatched`, the engine is running and nobody records how it will end;
-    `frozen`, it is running but was stopped by a signal; `unreadable`, what stands in place of one of its files.
+    `frozen`, it is running but was stopped by a signal; `unreadable`, what stands in place of one of its files;
+    `elsewhere`, its engine is one of another machine or container, and gave a sign of life just now.
     """
 
     v: int = FORM
@@ -54,6 +56,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     unwatched: bool = False
     frozen: bool = False
     unreadable: str = ""
+    elsewhere: bool = False
 
 
 class Watch:
@@ -163,6 +166,8 @@ def judge(run: Run, watch: Watch) -> Status:
     if watch.state.exit_code is not None or is_alive(supervisor):
         return status
     watch.read()  # the last words may have come between the reading and the look at the processes
+    if watch.state.exit_code is None and _is_elsewhere(run, watch.state.engine):
+        return msgspec.structs.replace(status, state=watch.state, offsets=watch.offsets, elsewhere=True)
     phase: Phase = watch.state.phase if watch.state.exit_code is not None or _is_new(run, watch.state) else "lost"
     spending = watch.state.spending
     if phase == "lost":
@@ -216,6 +221,18 @@ def _is_new(run: Run, state: RunState) -> bool:
     except UsageError:
         return False
     return state.attempt == 0 and (facts.queued or 0 <= time.time() - facts.created < QUEUED_SECONDS)
+
+
+def _is_elsewhere(run: Run, engine: Identity | None) -> bool:
+    """Whether the engine is one of another machine or container, and wrote its beat not long ago. Clocks may differ:
+    that says how a run is shown, and whether it can be asked something; never whether it may be started."""
+    own = this_process()
+    if engine is None or (engine.boot, engine.namespace) == (own.boot, own.namespace):
+        return False
+    try:
+        return abs(time.time() - run.beat.stat().st_mtime) < FRESH_SECONDS
+    except OSError:
+        return False
 
 
 def run_is_running(run: Run) -> bool:

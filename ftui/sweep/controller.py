@@ -6,18 +6,20 @@ runs' own files, and any command of ftui starts the next one.
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ftui.errors import DiskError, FtuiError, HardwareError, ProfileError, UsageError
 from ftui.hardware.detect import find_machine
-from ftui.hardware.devices import price_of
-from ftui.launch.claim_cards import device_kind
-from ftui.profile.layers import resolve
+from ftui.hardware.devices import Card, price_of
+from ftui.profile.schema import Profile
 from ftui.queue.queue_files import QueueFiles
 from ftui.queue.wake import wake as wake_queue
-from ftui.runs.status import read_status
+from ftui.runs.run_folder import Run
+from ftui.runs.status import is_running, read_status
 from ftui.supervisor.engine_process import say
+from ftui.sweep.executors.executor import ExecutorError, make_executor, read_profile
+from ftui.sweep.executors.run_settings import RunSettings, card_of, settings_of
 from ftui.sweep.promotion import Ladder, next_leader, next_promotion
 from ftui.sweep.repeats import next_repeat
 from ftui.sweep.samplers import AskedTrial, SearchQuestion, ask
@@ -31,13 +33,15 @@ from ftui.sweep.sweep_files import (
     TrialAsked,
     TrialPromoted,
     TrialReached,
+    TrialSent,
 )
 from ftui.sweep.sweep_plan import SweepPlan
-from ftui.sweep.trial_runs import find_outcome, find_trial_run, is_on_its_way, place
-from ftui.system.files import Lock, UnsafePathError, lock_from, try_lock
+from ftui.sweep.trial_runs import find_outcome, find_trial_run, prepare
+from ftui.system.files import Lock, UnsafePathError, is_locked, lock_from, try_lock
 
 TICK_SECONDS = 1.0
 TROUBLE_SECONDS = 10.0  # until it tries again where the volume does not answer
+MOST_SENT = 5  # times in a row that a cluster was asked for a trial which came no further
 MOST_FAILURES = 3  # trials that fail before any has a value: the fault is not in their values
 
 
@@ -53,21 +57,25 @@ class Controller:
     def __init__(self, files: SweepFiles) -> None:
         self._files = files
         self.plan = files.read_plan()
-        self.profile = resolve(files.profile).profile
+        self.profile = read_profile(files)
         self.ladder = ladder_of(self.plan, greater_is_better=self.profile.eval.greater_counts)
-        machine = find_machine()
-        device = device_kind(self.profile, machine)
-        card = machine.cpu.card if device == "cpu" else machine.card
-        processes = self.profile.hardware.num_processes
-        self._parallel = self.plan.parallel or (max(1, len(machine.cards) // processes) if device == "cuda" else 1)
-        price = price_of(card, self.profile.hardware.price_per_hour)
-        self._dollars_per_second = None if price is None else price * processes / 3600
+        state = files.read()
+        settings = settings_of(self.plan.run, state.executor)
+        self._executor = make_executor(files, settings, state.visible)
+        self._parallel = self.plan.parallel
+        self._card = known_card(settings, self.profile)
+        hardware = self.profile.hardware
+        price = hardware.price_per_hour if self._card is None else price_of(self._card, hardware.price_per_hour)
+        self._dollars_per_second = None if price is None else price * hardware.num_processes / 3600
 
     def tick(self) -> bool:
         """Note what trials came to, send others on their way; whether there is anything left to wait for."""
         state = self._files.read()
-        for trial in state.on_their_way:
-            self._look_at(trial, state)
+        if state.ended:  # stopped: what is parked by that goes on when the sweep does
+            self._executor.withdraw()
+            return False
+        sent = self._executor.find_sent()  # before the runs are looked at: what is there then has not ended since
+        due = [trial.number for trial in state.on_their_way if self._look_at(trial, sent)]
         while (record := self.decide(state := self._files.read())) is not None:
             if not self._write(record):
                 continue
@@ -75,11 +83,16 @@ class Controller:
                 say(f"{self._files.name}: {record.reason}.")
                 break
             if isinstance(record, TrialAsked | TrialPromoted):
-                after = self._files.read()
-                self._place(after.trials[record.trial], after)
+                trial = self._files.read().trials[record.trial]
+                due += [trial.number] if self._prepare(trial) else []
+        self._send(due)
         if QueueFiles(self._files.root).journal.exists():
             wake_queue(QueueFiles(self._files.root))
         return self._files.read().is_at_work
+
+    def check(self) -> None:
+        """See that trials can be started from here. Raises ExecutorError."""
+        self._executor.check(self.profile)
 
     def leave(self, lock: Lock) -> bool:
         """Let go of the lock, unless somebody has given the sweep more to do: nobody does in this moment."""
@@ -95,7 +108,7 @@ class Controller:
             return None
         if reason := self._why_over(state):
             return None if state.on_their_way else SweepEnded(reason=reason)
-        if len(state.on_their_way) >= self._parallel:
+        if len(state.on_their_way) >= (self._parallel or self._executor.num_parallel(self.profile)):
             return None
         stands = [trial.stand for trial in state.searched]
         is_asking = len(state.searched) < self.plan.trials and not self._is_kept_for_leader(state)
@@ -123,20 +136,19 @@ class Controller:
         bracket = self.ladder.bracket_of(question.number)
         return TrialAsked(trial=len(state.trials), point=point, derived=derived, bracket=bracket)
 
-    def _look_at(self, trial: Trial, state: SweepState) -> None:
+    def _look_at(self, trial: Trial, sent: Collection[int]) -> bool:
+        """Note what a trial came to; whether it is to be sent (again)."""
         run = find_trial_run(self._files, trial)
         if run is None:
             if trial.attempts == 0 and not trial.results:
-                self._place(trial, state)
-            else:
-                self._end(trial, "its run was removed")
-            return
-        if is_on_its_way(self._files, run):
-            return
-        outcome = find_outcome(self.plan, self.profile, trial, run)
+                return self._prepare(trial)
+            self._end(trial, "its run was removed")
+            return False
+        if trial.number in sent or is_worked_on(run):
+            return False
+        outcome = find_outcome(self.plan, self.profile, trial, run, is_local=self._executor.is_local)
         if outcome is None:
-            self._place(trial, state)
-            return
+            return not self._is_given_up(trial, run) and self._prepare(trial)
         assert trial.target is not None
         record = TrialReached(
             trial=trial.number, rung=trial.target, step=outcome.step, value=outcome.value, seconds=outcome.seconds,
@@ -144,13 +156,31 @@ class Controller:
         )  # fmt: skip
         self._write(record)
         say(f"{run.name}: step {outcome.step}, {outcome.ended or outcome.value}.")
+        return False
 
-    def _place(self, trial: Trial, state: SweepState) -> None:
-        """Put it into the queue; values that contradict each other end the trial, and not the sweep."""
+    def _is_given_up(self, trial: Trial, run: Run) -> bool:
+        """End a trial that a cluster was asked for again and again without its coming further; whether it is one."""
+        if trial.sent is None or trial.num_sent < MOST_SENT or read_status(run).state.step > trial.sent.step:
+            return False
+        why = self._executor.explain(trial.number, trial.sent.job)
+        self._end(trial, f"sent {trial.num_sent} times, and came no further{f': {why}' if why else ''}")
+        return True
+
+    def _prepare(self, trial: Trial) -> bool:
+        """Whether its run can be sent; values that contradict each other end the trial, and not the sweep."""
         try:
-            place(self._files, self.plan, trial, state.visible)
+            return prepare(self._files, self.plan, trial, self._card)
         except (HardwareError, ProfileError, UsageError) as error:
             self._end(trial, f"refused: {error.message}")
+            return False
+
+    def _send(self, due: Sequence[int]) -> None:
+        if not due:
+            return
+        job = self._executor.send(due)
+        for number in () if self._executor.is_local else due:
+            step = read_status(self._files.run_of(number)).state.step
+            self._write(TrialSent(trial=number, job=job, step=step))
 
     def _end(self, trial: Trial, why: str) -> None:
         assert trial.target is not None
@@ -164,7 +194,7 @@ class Controller:
     def _write(self, record: AnySweepRecord) -> bool:
         """Append a decision, unless somebody has paused or ended the sweep since it was made."""
         with self._files.changing() as pen:
-            if (pen.state.is_paused or pen.state.ended) and not isinstance(record, TrialReached):
+            if (pen.state.is_paused or pen.state.ended) and not isinstance(record, TrialReached | TrialSent):
                 return False
             pen.write(record)
             return True
@@ -202,6 +232,20 @@ class Controller:
         return f"all {number} trials are done"
 
 
+def known_card(settings: RunSettings, profile: Profile) -> Card | None:
+    """What a trial is for; `None` where the start of the sweep knew it, and was given on another machine."""
+    try:
+        return card_of(settings, profile, find_machine())[1]
+    except UsageError:
+        return None
+
+
+def is_worked_on(run: Run) -> bool:
+    """Whether somebody works on a run: here, on another machine, or in this moment."""
+    status = read_status(run)
+    return is_running(status) or status.elsewhere or is_locked(run.supervisor_lock)
+
+
 def main(arguments: Sequence[str]) -> int:
     """0 when there is nothing left to do, or another process already does it."""
     if len(arguments) not in (1, 2) or not all(text.isdecimal() for text in arguments[1:]):
@@ -228,8 +272,10 @@ def control(files: SweepFiles, lock: Lock) -> int:
     Raises:
         UnsafePathError: the journal is something else than a plain file.
         ProfileError, UsageError: somebody has edited the sweep's copies, or a library is missing.
+        ExecutorError: this machine has no part in the cluster; the next command may be given on another.
     """
     controller, trouble = Controller(files), ""
+    controller.check()
     while files.plan_file.exists():
         try:
             if not controller.tick() and controller.leave(lock):
@@ -237,7 +283,7 @@ def control(files: SweepFiles, lock: Lock) -> int:
             time.sleep(TICK_SECONDS)
         except UnsafePathError:
             raise
-        except (OSError, DiskError) as error:
+        except (OSError, DiskError, ExecutorError) as error:
             if str(error) != trouble:
                 trouble = str(error)
                 say(f"{trouble}: tried again every {TROUBLE_SECONDS:.0f} s.")

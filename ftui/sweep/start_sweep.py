@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ftui.errors import HardwareError, ProfileError, UsageError
@@ -14,7 +14,6 @@ from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import Card, price_of
 from ftui.helper.checks import find_refusal
 from ftui.helper.client import Helper
-from ftui.launch.claim_cards import device_kind
 from ftui.launch.open_run import check_files
 from ftui.profile.checks.messages import profile_error
 from ftui.profile.consent import check_remote_code
@@ -25,6 +24,8 @@ from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.profile.toml_reader import BOM, read_text
 from ftui.runs.run_folder import note_root, runs_root
+from ftui.sweep.executors.executor import make_executor
+from ftui.sweep.executors.run_settings import RunSettings, card_of, settings_of
 from ftui.sweep.forecast import Forecast, forecast
 from ftui.sweep.searchable import refusal_of, whole_point
 from ftui.sweep.space import corners, extremes
@@ -49,6 +50,7 @@ class SweepCandidate:
     estimate: Estimate
     forecast: Forecast
     warnings: Sequence[str] = ()
+    settings: RunSettings = field(default_factory=RunSettings)
 
 
 def read_sweep(path: Path) -> tuple[SweepPlan, str, ResolvedProfile]:
@@ -104,7 +106,7 @@ def _check_profile(plan: SweepPlan, profile: Profile, reader: PlanReader) -> Non
         fix = 'Set eval.early_stopping_patience = "none": the scheduler ends trials.'
         reader.fault(place, "early stopping would end trials before their rung", fix)
     if (profile.hardware.nodes or 1) > 1:
-        reader.fault(place, "hardware.nodes > 1: a sweep has the cards of one machine", "Set hardware.nodes = 1.")
+        reader.fault(place, "hardware.nodes > 1: each trial has the cards of one machine", "Set hardware.nodes = 1.")
 
 
 def _check_corners(plan: SweepPlan, resolved: ResolvedProfile, reader: PlanReader) -> None:
@@ -140,19 +142,22 @@ def _usual() -> str:
     return USUAL
 
 
-def find_sweep_candidate(helper: Helper, path: Path, allow: Collection[str] = ()) -> SweepCandidate:
-    """Look at all that a sweep, or one of its trials, would be refused for later.
+def find_sweep_candidate(
+    helper: Helper, path: Path, allow: Collection[str] = (), executor: str | None = None
+) -> SweepCandidate:
+    """Look at all that a sweep, or one of its trials, would be refused for later. `executor`: another than in
+    the file.
 
     Raises:
-        FtuiError: it would be, or its largest trial needs more than this machine has, or its budget is below one trial.
+        FtuiError: it would be, or its largest trial needs more than this machine, or a node, has, or its budget is
+            below one trial.
     """
     plan, text, resolved = read_sweep(path)
     check_files(resolved)
     check_remote_code(resolved.profile, allow)
     profile = resolved.profile
-    machine = find_machine()
-    device = device_kind(profile, machine)
-    card = machine.cpu.card if device == "cpu" else machine.card
+    settings = settings_of(plan.run, executor)
+    _, card = card_of(settings, profile, find_machine())
     largest, values = _largest_trial(plan, resolved, card)
     if (refusal := find_refusal(helper, largest)) is not None:
         raise refusal
@@ -169,7 +174,7 @@ def find_sweep_candidate(helper: Helper, path: Path, allow: Collection[str] = ()
     price = price_of(card, profile.hardware.price_per_hour)
     cost = forecast(plan, result, price)
     check_budget(plan, cost, PlanReader(text, path), price)
-    return SweepCandidate(plan, text, profile, card, values, result, cost, result.warnings)
+    return SweepCandidate(plan, text, profile, card, values, result, cost, result.warnings, settings)
 
 
 def _largest_trial(plan: SweepPlan, resolved: ResolvedProfile, card: Card) -> tuple[Profile, dict[str, object]]:
@@ -226,27 +231,42 @@ def create_sweep(candidate: SweepCandidate) -> tuple[SweepFiles, bool]:
         raise UsageError(
             f"There is a run named {shown(first.name)} already.", hint='Give the sweep another name = "..."'
         )
+    make_executor(files, candidate.settings, None).check(profile)
     make_private_folder(files.folder)
     replace_file(files.profile, to_toml(profile).encode(), durable=True)
     replace_file(files.plan_file, candidate.text.encode(), durable=True)
     with files.changing() as pen:
-        pen.write(SweepBegan(visible=os.environ.get("CUDA_VISIBLE_DEVICES")))
+        pen.write(_began(candidate))
     note_root(files.root)
     return files, True
+
+
+def _began(candidate: SweepCandidate) -> SweepBegan:
+    executor = candidate.settings.executor
+    return SweepBegan(
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        executor="" if executor == candidate.plan.run.executor else executor,
+    )
 
 
 def _continue_sweep(files: SweepFiles, candidate: SweepCandidate, profile: Profile) -> None:
     before, now = files.read_plan(), candidate.plan
 
     def without_budget(plan: SweepPlan) -> SweepPlan:
-        return replace(plan, trials=0, hours=None, money=None, repeat_top=1, seeds=1, profile="", parallel=None)
+        plan = replace(plan, trials=0, hours=None, money=None, repeat_top=1, seeds=1, profile="", parallel=None)
+        return replace(plan, run=RunSettings())
 
     if without_budget(before) != without_budget(now) or to_toml(profile) != files.profile.read_text():
         what = "another profile" if without_budget(before) == without_budget(now) else "another search"
         hint = f'Give this one another name = "...". `ftui sweep results {files.name}` shows what is there.'
         raise UsageError(f"There is a sweep named {files.name} of {what} already.", hint=hint)
+    began, state = _began(candidate), files.read()
+    if settings_of(before.run, state.executor).executor != candidate.settings.executor:
+        make_executor(files, candidate.settings, None).check(profile)
     replace_file(files.plan_file, candidate.text.encode(), durable=True)
     with files.changing() as pen:
+        if pen.state.executor != began.executor:
+            pen.write(began)
         if before != now and pen.state.ended:
             pen.write(SweepContinued())
 

@@ -55,7 +55,7 @@ def _take_out(files: SweepFiles, run: Run) -> bool:
 
 def _park(run: Run) -> bool:
     status = read_status(run)
-    if not is_running(status) or status.state.attempt == 0:
+    if not (is_running(status) or status.elsewhere) or status.state.attempt == 0:
         return False
     try:
         write_request(run, address_request(run, status, Park, {}))

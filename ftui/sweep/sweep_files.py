@@ -32,9 +32,13 @@ class _SweepRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", 
 
 
 class SweepBegan(_SweepRecord, frozen=True, kw_only=True, tag="began"):
-    """Somebody started it; `visible`: CUDA_VISIBLE_DEVICES there, by which its trials have their cards."""
+    """Somebody started it; `visible`: CUDA_VISIBLE_DEVICES there, by which its trials have their cards.
+
+    `executor`: where they run, if another than its file says.
+    """
 
     visible: str | None = None
+    executor: str = ""
 
 
 class TrialAsked(_SweepRecord, frozen=True, kw_only=True, tag="asked"):
@@ -56,6 +60,14 @@ class TrialPromoted(_SweepRecord, frozen=True, kw_only=True, tag="promoted"):
     trial: int
     rung: int
     attempts: int = 0
+
+
+class TrialSent(_SweepRecord, frozen=True, kw_only=True, tag="sent"):
+    """A cluster's scheduler was asked to start a trial's run, which had come to `step`, and calls that `job`."""
+
+    trial: int
+    job: str = ""
+    step: int = 0
 
 
 class TrialReached(_SweepRecord, frozen=True, kw_only=True, tag="reached"):
@@ -93,7 +105,7 @@ class SweepEnded(_SweepRecord, frozen=True, kw_only=True, tag="ended"):
 
 
 AnySweepRecord: TypeAlias = (
-    SweepBegan | TrialAsked | TrialPromoted | TrialReached | SweepPaused | SweepContinued | SweepEnded
+    SweepBegan | TrialAsked | TrialPromoted | TrialSent | TrialReached | SweepPaused | SweepContinued | SweepEnded
 )
 KINDS = frozenset(str(record.__struct_config__.tag) for record in get_args(AnySweepRecord))
 _decode_envelope = msgspec.json.Decoder(Envelope)
@@ -103,7 +115,8 @@ _decode_record = msgspec.json.Decoder(AnySweepRecord)
 class Trial(msgspec.Struct, frozen=True):
     """A trial as the journal tells it: its values, and what it came to at each rung (steps and values).
 
-    `attempts`: how many its run had when it was last sent on its way.
+    `attempts`: how many its run had when it was last sent on its way. `sent`: the last time a scheduler was asked for
+    it on that way, `num_sent`: how often in a row it was and came no further.
     """
 
     number: int
@@ -117,6 +130,8 @@ class Trial(msgspec.Struct, frozen=True):
     seconds: float = 0.0
     ended: str = ""
     repeat_of: int | None = None
+    sent: TrialSent | None = None
+    num_sent: int = 0
 
     @property
     def values(self) -> dict[str, Any]:
@@ -136,6 +151,7 @@ class SweepState(msgspec.Struct, frozen=True):
     is_paused: bool = False
     ended: str = ""
     visible: str | None = None
+    executor: str = ""
 
     @property
     def seconds(self) -> float:
@@ -162,7 +178,7 @@ def fold(state: SweepState, record: AnySweepRecord) -> SweepState:
     """The state after one more record. One that does not fit changes nothing."""
     match record:
         case SweepBegan():
-            return msgspec.structs.replace(state, visible=record.visible)
+            return msgspec.structs.replace(state, visible=record.visible, executor=record.executor)
         case SweepPaused():
             return msgspec.structs.replace(state, is_paused=True)
         case SweepContinued():
@@ -174,7 +190,7 @@ def fold(state: SweepState, record: AnySweepRecord) -> SweepState:
             new = Trial(record.trial, record.point, record.derived, record.bracket, record.bracket)
             new = msgspec.structs.replace(new, repeat_of=record.repeat_of)
             return msgspec.structs.replace(state, trials=(*state.trials, new))
-        case TrialPromoted() | TrialReached() if record.trial < len(state.trials):
+        case TrialPromoted() | TrialSent() | TrialReached() if record.trial < len(state.trials):
             trials = list(state.trials)
             trials[record.trial] = _fold_trial(trials[record.trial], record)
             return msgspec.structs.replace(state, trials=tuple(trials))
@@ -182,12 +198,15 @@ def fold(state: SweepState, record: AnySweepRecord) -> SweepState:
 
 
 def _again(trial: Trial, attempts: int) -> Trial:
-    return trial if trial.target is None else msgspec.structs.replace(trial, attempts=attempts)
+    return trial if trial.target is None else msgspec.structs.replace(trial, attempts=attempts, sent=None, num_sent=0)
 
 
-def _fold_trial(trial: Trial, record: TrialPromoted | TrialReached) -> Trial:
+def _fold_trial(trial: Trial, record: TrialPromoted | TrialSent | TrialReached) -> Trial:
     if isinstance(record, TrialPromoted):
-        return msgspec.structs.replace(trial, target=record.rung, attempts=record.attempts)
+        return msgspec.structs.replace(trial, target=record.rung, attempts=record.attempts, sent=None, num_sent=0)
+    if isinstance(record, TrialSent):
+        came_further = trial.sent is None or record.step > trial.sent.step
+        return msgspec.structs.replace(trial, sent=record, num_sent=1 if came_further else trial.num_sent + 1)
     return msgspec.structs.replace(
         trial, target=None, results=trial.results | {record.rung: record.value}, seconds=record.seconds,
         steps=trial.steps | {record.rung: record.step}, ended=record.ended,

@@ -12,6 +12,7 @@ from ftui.profile.origins import Key, ProfileFault, ValueOrigin
 from ftui.profile.toml_edit.statements import line_numbers, nearest_line
 from ftui.profile.toml_reader import BOM, read_text, read_toml
 from ftui.runs.run_folder import check_name, name_from
+from ftui.sweep.executors.run_settings import RUN_KEYS, RunSettings, read_run_settings
 from ftui.sweep.samplers import SAMPLERS, check_sampler, grid_size
 from ftui.sweep.space import Dimension, ValueList, ValueRange
 from ftui.text import did_you_mean, shown
@@ -19,10 +20,11 @@ from ftui.text import did_you_mean, shown
 SCHEDULERS = ("none", "asha", "hyperband")
 MOST_TRIALS = 10_000
 KEYS: Mapping[str, tuple[str, ...]] = {
-    "": ("profile", "name", "search", "method", "budget", "repeat"),
+    "": ("profile", "name", "search", "method", "budget", "repeat", "run"),
     "method": ("sampler", "scheduler", "rungs", "eta", "finish", "seed", "parallel"),
     "budget": ("trials", "hours", "money"),
     "repeat": ("top", "seeds"),
+    "run": RUN_KEYS,
 }
 RANGE_KEYS = ("low", "high", "log", "step")
 
@@ -38,6 +40,7 @@ class SweepPlan:
         finish: so many of the best are trained to the last rung, also where the rule alone would not send them there.
         parallel: trials at a time, `None`: one a card.
         repeat_top, seeds: so many of the best are trained with so many seeds each, their own among them.
+        run: where trials run, and what each asks for.
     """
 
     name: str
@@ -56,6 +59,7 @@ class SweepPlan:
     money: float | None = None
     repeat_top: int = 1
     seeds: int = 1
+    run: RunSettings = field(default_factory=RunSettings)
 
 
 class PlanReader:
@@ -144,6 +148,7 @@ def plan_of(text: str, path: Path) -> SweepPlan:
         money=reader.number(("budget", "money"), budget.get("money"), low=0, whole=False, above=True),
         repeat_top=reader.number(("repeat", "top"), repeat.get("top", 1), low=1) or 1,
         seeds=reader.number(("repeat", "seeds"), repeat.get("seeds", 3 if repeat else 1), low=2 if repeat else 1) or 1,
+        run=read_run_settings(reader),
     )  # fmt: skip
     if reader.faults:
         raise profile_error(reader.faults, path)

@@ -1,4 +1,4 @@
-"""The run that a trial is: made, put into the queue, sent on to the next rung, and what it came to there."""
+"""The run that a trial is: made, given its next rung, and what it came to there."""
 
 from dataclasses import dataclass
 
@@ -13,25 +13,20 @@ from ftui.errors import (
 )
 from ftui.estimate.api import Known, estimate
 from ftui.estimate.measurements import read_probes
-from ftui.estimate.result import Estimate
-from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import Card
-from ftui.launch.claim_cards import device_kind
 from ftui.launch.manage_runs import unarchive
 from ftui.launch.open_run import create, resume
 from ftui.profile.consent import keep_consents
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.schema import Profile
-from ftui.queue.queue_files import QueueFiles
-from ftui.queue.waiting_runs import Added, Kind
 from ftui.runs.journal import Tail
 from ftui.runs.records.supervisor_records import EngineEnded, EngineStarted
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.runs.state import RunState, phase_word
-from ftui.runs.status import is_running, read_status
+from ftui.runs.status import read_status
 from ftui.sweep.sweep_files import SweepFiles, Trial
 from ftui.sweep.sweep_plan import SweepPlan
-from ftui.system.files import is_locked, try_lock
+from ftui.system.files import try_lock
 from ftui.text import toml_value
 
 IN_WORDS = {
@@ -69,8 +64,10 @@ def resolve_trial(files: SweepFiles, plan: SweepPlan, trial: Trial, target: int)
     return resolve(files.profile, overrides=overrides_of(plan, trial, target))
 
 
-def place(files: SweepFiles, plan: SweepPlan, trial: Trial, visible: str | None) -> None:
-    """Put a trial into the queue, its run made or sent on. Nothing where that was done already, before a kill.
+def prepare(files: SweepFiles, plan: SweepPlan, trial: Trial, card: Card | None) -> bool:
+    """Make a trial's run, or give it its next rung; whether that could be done: nobody else works on it.
+
+    `card`: what it is for, where that is known.
 
     Raises:
         ProfileError: its values contradict each other.
@@ -81,12 +78,14 @@ def place(files: SweepFiles, plan: SweepPlan, trial: Trial, visible: str | None)
     run = files.run_of(trial.number)
     resolved = resolve_trial(files, plan, trial, trial.target)
     if not run.facts.exists():
-        _check_memory(resolved.profile)
+        if card is not None:
+            _check_memory(resolved.profile, card)
         facts = RunFacts("", "", 0.0, plan.name, queued=True, sweep=plan.name, trial=trial.number)
         create(run, resolved, facts)
     elif not _send_on(run, resolved.profile):
-        return
-    _enqueue(files, run, resolved.profile, read_status(run).state.attempt, visible)
+        return False
+    keep_consents(resolved.profile, run.read_facts().run_id)  # which the start of the sweep has checked
+    return True
 
 
 def _send_on(run: Run, profile: Profile) -> bool:
@@ -102,49 +101,28 @@ def _send_on(run: Run, profile: Profile) -> bool:
     return True
 
 
-def _estimate(profile: Profile) -> tuple[Estimate, Card, Kind]:
-    """What a trial needs in closed form, the card it is for, and its device."""
-    machine = find_machine()
-    device = device_kind(profile, machine)
-    card = machine.cpu.card if device == "cpu" else machine.card
-    return estimate(profile, card, Known(probes=read_probes())), card, device
-
-
-def _check_memory(profile: Profile) -> None:
+def _check_memory(profile: Profile, card: Card) -> None:
     """Raises HardwareError where not even the low end of the estimate fits."""
-    needed, card, _ = _estimate(profile)
+    needed = estimate(profile, card, Known(probes=read_probes()))
     if needed.verdict == "no":
         low = "" if needed.memory is None else f": it needs {units.size(needed.memory.low)} or more"
         raise HardwareError(f"does not fit {card.title}{low}")
 
 
-def _enqueue(files: SweepFiles, run: Run, profile: Profile, attempts: int, visible: str | None) -> None:
-    run_id = run.read_facts().run_id
-    keep_consents(profile, run_id)  # which the start of the sweep has checked
-    needed, _, device = _estimate(profile)
-    memory = needed.memory
-    added = Added(
-        run_id=run_id, name=run.name, device=device, attempts=attempts, visible=visible,
-        num_cards=profile.hardware.num_processes if device == "cuda" else 1,
-        memory=None if memory is None else memory.high,
-    )  # fmt: skip
-    with QueueFiles(files.root).changing() as pen:
-        pen.write(added)
+def was_cut_short(state: RunState) -> bool:
+    """Whether a run that nobody works on was ended by its machine, with or without a word: it is to go on."""
+    return state.exit_code in (None, PREEMPTED_SAVED, PREEMPTED_NOT_SAVED) or state.restarting
 
 
-def is_on_its_way(files: SweepFiles, run: Run) -> bool:
-    """Whether a run is running, or waits in the queue."""
-    if is_running(read_status(run)) or is_locked(run.supervisor_lock):
-        return True
-    run_id = run.read_facts().run_id
-    queue = QueueFiles(files.root).read()
-    return any(entry.run_id == run_id for entry in (*queue.running, *queue.waiting))
+def find_outcome(plan: SweepPlan, profile: Profile, trial: Trial, run: Run, *, is_local: bool = True) -> Outcome | None:
+    """What a trial's run, which nobody works on, came to; `None` where it has to be sent on its way (again).
 
-
-def find_outcome(plan: SweepPlan, profile: Profile, trial: Trial, run: Run) -> Outcome | None:
-    """What a trial's run, which nobody works on, came to; `None` where it has to be sent on its way (again)."""
+    `is_local`: the queue has had it, and starts again by itself what was lost.
+    """
     assert trial.target is not None
     state = read_status(run).state
+    if not is_local and was_cut_short(state):
+        return None
     step = plan.rungs[trial.target] if plan.rungs else None
     seconds = spent_seconds(run)
     if state.attempt > trial.attempts or state.phase == "finished":

@@ -136,7 +136,7 @@ def test_the_parts_of_profiles_in_the_pages_are_valid(tmp_path: Path) -> None:
 
 
 def test_the_sweep_in_the_pages_is_valid(tmp_path: Path) -> None:
-    (toml,) = re.findall(r"```toml\n(.*?)```", PAGES["docs/sweep.md"], re.DOTALL)
+    toml = "\n".join(re.findall(r"```toml\n(.*?)```", PAGES["docs/sweep.md"], re.DOTALL))
     (tmp_path / "lr.toml").write_text(toml.replace('"mine.toml"', '"quickstart"'))
     plan, _, _ = read_sweep(tmp_path / "lr.toml")
     assert plan.rungs == (30, 90, 270) and len(plan.space) == 3

@@ -14,6 +14,9 @@ from ftui import units
 from ftui.cli.terminal import LiveOutput, has_screen, table
 from ftui.errors import UsageError
 from ftui.queue.queue_files import QueueFiles
+from ftui.runs.run_folder import runs_root
+from ftui.sweep.executors.run_settings import settings_of
+from ftui.sweep.executors.slurm_jobs import job_script
 from ftui.sweep.forecast import Forecast
 from ftui.sweep.import_sweep import import_sweep
 from ftui.sweep.repeats import repeat_lines, repeated_trials
@@ -30,9 +33,9 @@ from ftui.sweep.results.sweep_results import (
     view_sweep,
 )
 from ftui.sweep.samplers import check_library
-from ftui.sweep.start_sweep import SweepCandidate, create_sweep, find_sweep_candidate
+from ftui.sweep.start_sweep import SweepCandidate, create_sweep, find_sweep_candidate, read_sweep
 from ftui.sweep.stop_sweep import continue_sweep, pause_sweep, stop_sweep
-from ftui.sweep.sweep_files import SweepFiles, SweepState, find_sweep
+from ftui.sweep.sweep_files import SWEEPS, SweepFiles, SweepState, find_sweep
 from ftui.sweep.sweep_plan import SweepPlan
 from ftui.sweep.wake_sweeps import wake
 from ftui.system.files import replace_file
@@ -42,7 +45,9 @@ FOLLOW_SECONDS = 1.0
 HEADINGS = ("sweep", "trials", "finished", "best", "standing")
 
 
-def start_sweep(file: str, dry_run: bool, detach: bool, allow: Collection[str]) -> int:
+def start_sweep(
+    file: str, dry_run: bool, detach: bool, executor: str | None, print_only: bool, allow: Collection[str]
+) -> int:
     """`ftui sweep FILE`: check it, say what it will take, start it and follow it.
 
     Raises:
@@ -51,9 +56,12 @@ def start_sweep(file: str, dry_run: bool, detach: bool, allow: Collection[str]) 
     from ftui.helper.client import Helper
 
     _check_file(file)
+    if print_only:
+        print(script_of(Path(file), executor), end="")
+        return 0
     with closing(Helper(allow)) as helper, LiveOutput(sys.stderr) as lines:
         lines.draw("counting rows and tokens, simulating the largest trial ...")
-        candidate = find_sweep_candidate(helper, Path(file), allow)
+        candidate = find_sweep_candidate(helper, Path(file), allow, executor)
     check_library(candidate.plan.sampler)
     print("\n".join(shown(line) for line in describe(candidate)))
     if dry_run:
@@ -62,6 +70,21 @@ def start_sweep(file: str, dry_run: bool, detach: bool, allow: Collection[str]) 
     wake(files)
     print(f"\nThe sweep {files.name} {'begins' if is_new else 'goes on'}. `ftui sweep results {files.name}` shows it.")
     return 0 if detach else follow(files)
+
+
+def script_of(path: Path, executor: str | None) -> str:
+    """What `ftui sweep FILE --print` prints.
+
+    Raises:
+        UsageError: its trials are no jobs of SLURM.
+    """
+    plan, _, resolved = read_sweep(path)
+    settings = settings_of(plan.run, executor)
+    if settings.executor != "slurm":
+        raise UsageError(
+            f"The executor is {settings.executor}: only SLURM has a script.", hint="--executor slurm --print"
+        )
+    return job_script(SweepFiles(runs_root() / SWEEPS / plan.name), settings, resolved.profile)
 
 
 def _check_file(file: str) -> None:

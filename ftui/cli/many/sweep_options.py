@@ -5,6 +5,7 @@ from pathlib import Path
 from ftui.cli.options.command_parser import Parser, Verbs, add_allow_option, add_command, add_json_option
 
 COMMANDS = ("start", "list", "show", "results", "report", "best", "import", "pause", "stop", "continue")
+EXECUTORS = ("local", "slurm", "ray")
 
 
 def add_sweep(verbs: Verbs) -> None:
@@ -16,6 +17,10 @@ def add_sweep(verbs: Verbs) -> None:
     starting.add_argument("file", metavar="FILE", help="sweep.toml: space, method, budget")
     starting.add_argument("--dry-run", action="store_true", help="check it and say what it will take; start nothing")
     starting.add_argument("--detach", action="store_true", help="start it and leave it alone")
+    where = "where trials run: local, slurm or ray (otherwise as [run] of the file says)"
+    starting.add_argument("--executor", metavar="E", choices=EXECUTORS, help=where)
+    how = "print the script of its SLURM jobs; start nothing"
+    starting.add_argument("--print", action="store_true", dest="print_only", help=how)
     add_allow_option(starting)
     listing = _add(own, "list", "list the sweeps", "print_sweeps")
     add_json_option(listing)
