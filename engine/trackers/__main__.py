@@ -1,12 +1,10 @@
 """The process of one tracker. An error of its library ends it, and the last line of its log says why."""
 
-import faulthandler
 import importlib.util
 import os
 import resource
 import signal
 import sys
-import threading
 import time
 import tomllib
 from pathlib import Path
@@ -15,8 +13,8 @@ from ftui.profile.tracker_names import GROUP, TRACKERS, own_trackers
 from ftui.runs.events import EvaluationDone, Sampled, Step
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.run_folder import Run
-from ftui.supervisor.trackers import LEFT_SECONDS
 from ftui.system.files import Lock, try_lock
+from ftui.system.lifeline import LEFT_SECONDS, Lifeline
 from ftui.system.redact import redact_output
 
 from .metric_names import evaluation_values, hardware_values, step_values
@@ -25,35 +23,8 @@ from .run_reader import Point, RunReader, rewind, take_if_new
 from .sinks import Sink, TrackedRun, open_sink
 
 LOOK_SECONDS = 1.0
-HANGING_SECONDS = 600.0  # one look never takes so long
 DISTRIBUTIONS = {"mlflow": "mlflow-skinny"}
 LARGEST_FILE = 1 << 30  # bytes: a tracker that runs wild does not fill the disk
-
-
-class Lifeline:
-    """Notices when the other end of the pipe is closed, and sees that this process ends in time, even from a hang."""
-
-    def __init__(self, descriptor: int) -> None:
-        os.set_inheritable(descriptor, False)
-        self._ended = threading.Event()
-        self._lock = threading.Lock()
-        threading.Thread(target=self._hold, args=(descriptor,), daemon=True).start()
-
-    def _hold(self, descriptor: int) -> None:
-        os.read(descriptor, 1)  # nothing is ever written to it
-        with self._lock:
-            self._ended.set()
-            faulthandler.dump_traceback_later(LEFT_SECONDS, exit=True)
-
-    def report_alive(self) -> None:
-        """A sign of life."""
-        with self._lock:
-            if not self._ended.is_set():
-                faulthandler.dump_traceback_later(HANGING_SECONDS, exit=True)
-
-    def has_ended(self, wait: float = 0.0) -> bool:
-        """Whether the other end is closed, after at most `wait` seconds."""
-        return self._ended.wait(wait)
 
 
 def main(arguments: list[str]) -> int:
@@ -69,7 +40,7 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, lambda number, frame: None)
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE if hard < 0 else min(LARGEST_FILE, hard), hard))
-    lifeline = Lifeline(int(descriptor))
+    lifeline = Lifeline(int(descriptor), left_seconds=LEFT_SECONDS)
     if missing := _missing(name):
         print(missing, file=sys.stderr)
         return 1

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.budget.check_budget import check_budget
 from ftui.launch.open_run import check_moved_files, create, stored_profile, successors
-from ftui.profile.consent import check_consents, keep_consents
+from ftui.profile.consent import keep_consents
+from ftui.launch.check_start import check_may_start
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import keep_batch, weights_difference
@@ -71,7 +72,7 @@ def fork(
         UsageError: the name is taken.
         ProfileError: the profiles differ and may not, or the model's code may not be run (`allow` does not say so).
     """
-    check_consents(resolved.profile, allow, origin.facts.run_id)
+    check_may_start(resolved.profile, allow, origin.facts.run_id)
     check_budget(resolved.profile)
     before = stored_profile(origin.run)
     if not may_differ:

@@ -21,7 +21,8 @@ from ftui.launch.budget.check_budget import check_budget
 from ftui.launch.claim_cards import claimed_cards
 from ftui.launch.manage_runs import sweep_removed, unarchive
 from ftui.profile.checks.messages import profile_error
-from ftui.profile.consent import check_consents, keep_consents
+from ftui.profile.consent import keep_consents
+from ftui.launch.check_start import check_may_start
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.origins import Key
 from ftui.profile.paths import FILES, FOLDERS
@@ -235,7 +236,7 @@ def _open(
         run, decision = decide(folder, again=again, resume_stopped=resume_stopped)
         if decision in ("start", "resume"):
             run_id = run.read_facts().run_id if decision == "resume" else None
-            check_consents(resolved.profile, allow, run_id)
+            check_may_start(resolved.profile, allow, run_id)
             check_budget(resolved.profile, run if decision == "resume" else None)
         if decision == "start":
             check_files(resolved)

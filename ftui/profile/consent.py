@@ -5,6 +5,7 @@ put together. So what was copied from another machine is asked about again.
 """
 
 import contextlib
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,13 +19,28 @@ REMOTE_CODE = "remote-code"
 PUSH_COMMAND = "push-command"
 MEASURES_CODE = "measures"
 REWARD_CODE = "reward-code"
+HOOKS = "hooks"
 CONSENTS = {
     REMOTE_CODE: "run the Python code that comes with the model (model.trust_remote_code)",
     PUSH_COMMAND: "run the command of the profile's push.to",
     REWARD_CODE: "run the Python files that rewards.reward_funcs names, as they are now",
+    HOOKS: "run the commands of the profile's [hooks]",
     MEASURES_CODE: "run the Python file of `ftui evaluate --measures`",
 }
 """What `--allow` takes, and what it allows."""
+
+
+def check_consents(profile: "Profile", allow: Collection[str], run_id: str | None = None) -> None:
+    """Check that all that a profile brings to be run may run. `run_id`: of the run that goes on, or that a child is
+    made from.
+
+    Raises:
+        ProfileError: `allow` lacks a consent, and that run has none to this code or command.
+    """
+    check_remote_code(profile, allow, run_id)
+    check_push_command(profile, allow, run_id)
+    check_reward_code(profile, allow, run_id)
+    check_hooks(profile, allow, run_id)
 
 
 def check_remote_code(profile: "Profile", allow: Collection[str], run_id: str | None = None) -> None:
@@ -79,6 +95,22 @@ def check_reward_code(profile: "Profile", allow: Collection[str], run_id: str | 
             )
 
 
+def check_hooks(profile: "Profile", allow: Collection[str], run_id: str | None = None) -> None:
+    """Check that the commands of `[hooks]` may run, as they are now. `run_id`: as `check_consents`.
+
+    Raises:
+        ProfileError: `allow` lacks the consent, and that run has none to these very commands.
+    """
+    if (hooks := _hooks(profile)) is None or HOOKS in allow or _is_kept(run_id, hooks):
+        return
+    lines = "\n".join(f"  hooks.{name}: {shlex.join(words)}" for name, words in profile.hooks.commands.items())
+    start = "start the run with: ftui --run P" if run_id is None else "go on with: ftui resume RUN"
+    raise ProfileError(
+        f"[hooks] would run commands here as you{_asked_again(run_id)}:\n{lines}",
+        hint=f"If that is what you want, {start} --allow {HOOKS}",
+    )
+
+
 def read_allowed_code(path: str, run_id: str) -> str:
     """The text of a file with reward functions, if somebody has consented to it for this run.
 
@@ -115,7 +147,7 @@ def keep_consents(profile: "Profile", run_id: str) -> None:
     """Note for a run what the checks have let pass. A read-only home is no reason to fail: it is asked again, then."""
     from ftui.system.files import make_private_folder, replace_file
 
-    for subject in (_remote_code(profile), _push_command(profile), *_reward_code(profile)):
+    for subject in (_remote_code(profile), _push_command(profile), *_reward_code(profile), _hooks(profile)):
         if subject is not None:
             with contextlib.suppress(OSError):
                 place = _place(run_id, subject)
@@ -131,6 +163,12 @@ def _remote_code(profile: "Profile") -> tuple[str, ...] | None:
 def _push_command(profile: "Profile") -> tuple[str, ...] | None:
     to = profile.push.to
     return (PUSH_COMMAND, to) if to is not None and to.startswith("command:") else None
+
+
+def _hooks(profile: "Profile") -> tuple[str, ...] | None:
+    """Every word of every command: a change of one asks again."""
+    commands = profile.hooks.commands
+    return (HOOKS, *(word for name, words in commands.items() for word in (name, *words, ""))) if commands else None
 
 
 def _reward_code(profile: "Profile") -> list[tuple[str, ...]]:

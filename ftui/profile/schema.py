@@ -13,7 +13,9 @@ from ftui.profile.sections.data import DataSection
 from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
 from ftui.profile.sections.fields import Section, conduct, one_or_list, tuple_of_list, weights
 from ftui.profile.sections.health import HealthSection
+from ftui.profile.sections.hooks import HooksSection
 from ftui.profile.sections.model import ModelSection
+from ftui.profile.sections.notify import NotifySection
 from ftui.profile.sections.preference import PAIR_STAGES, PreferenceSection
 from ftui.profile.sections.push_target import PushSection
 from ftui.profile.sections.rewards import RewardsSection
@@ -152,6 +154,8 @@ class Profile(Section):
     eval: EvalSection = EvalSection()
     checkpoint: CheckpointSection = CheckpointSection()
     push: PushSection = PushSection()
+    hooks: HooksSection = HooksSection()
+    notify: NotifySection = NotifySection()
     log: LogSection = LogSection()
     hardware: HardwareSection = HardwareSection()
     health: HealthSection = HealthSection()

@@ -15,6 +15,7 @@ from ftui.hardware.devices import Card
 from ftui.helper.checks import find_refusal
 from ftui.helper.client import Helper
 from ftui.launch.budget.check_budget import check_budget
+from ftui.launch.check_start import check_may_start
 from ftui.launch.claim_cards import device_kind
 from ftui.launch.manage_runs import unarchive
 from ftui.launch.open_run import (
@@ -25,7 +26,7 @@ from ftui.launch.open_run import (
     decide,
     resume,
 )
-from ftui.profile.consent import check_consents, keep_consents
+from ftui.profile.consent import keep_consents
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
 from ftui.queue.queue_files import QueueFiles
@@ -63,7 +64,7 @@ def find_candidate(
     _refuse_by_decision(run, decision)
     attempts = read_status(run).state.attempt if decision == "resume" else 0
     run_id = run.read_facts().run_id if decision == "resume" else None
-    check_consents(resolved.profile, allow, run_id)
+    check_may_start(resolved.profile, allow, run_id)
     check_budget(resolved.profile, run if decision == "resume" else None)
     if decision == "resume":
         check_moved_files(resolved, "ftui", "queue", "add", run.name)

@@ -8,6 +8,7 @@ Measured floats are `float | None`: `None` is "not measured" unless the field's 
 import msgspec
 
 from ftui.runs.records.health_records import HealthAlarm
+from ftui.runs.records.hook_records import HookRecord
 from ftui.runs.records.push_records import PushRecord
 from ftui.runs.records.record import Phase, Record, Reproducibility
 from ftui.runs.records.rollout_records import RolloutRecord
@@ -275,4 +276,4 @@ JournalRecord = (
 
 SupervisorRecord = EngineStarted | Adopted | Stalled | EngineEnded | Restarting | Warned | HealthAlarm
 
-AnyRecord = JournalRecord | Step | SupervisorRecord | PushRecord | Telemetry | Beat
+AnyRecord = JournalRecord | Step | SupervisorRecord | PushRecord | HookRecord | Telemetry | Beat

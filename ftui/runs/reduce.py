@@ -30,8 +30,10 @@ from ftui.runs.events import (
     Step,
     Warned,
 )
+from ftui.runs.machine_stop import fold_stop
 from ftui.runs.records.engine_end import explain_end
 from ftui.runs.records.health_records import HealthAlarm
+from ftui.runs.records.hook_records import HookEnded, StopRecord
 from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed, PushRecord
 from ftui.runs.records.record import Phase
 from ftui.runs.records.rollout_records import RolloutMade
@@ -117,6 +119,10 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
             return replace(state, phase=record.phase, detail=record.detail, paused_since=since)
         case Answered():
             return with_pause(state, record.time - record.seconds, record.time)
+        case HookEnded() if record.problem:
+            return replace(state, warning=f"hooks.{record.event}: {record.problem}")
+        case _ if isinstance(record, StopRecord):
+            return replace(state, machine_stop=fold_stop(record))
         case Warned():
             return replace(state, warning=record.message)
         case RolloutMade():

@@ -19,21 +19,10 @@ from ftui.system.files import (
 from ftui.system.user_folders import state_folder
 from ftui.text import did_you_mean
 
-FOLDERS = frozenset(
-    {
-        "checkpoints",
-        "superseded",
-        "quarantine",
-        "final",
-        "inbox",
-        "ledger",
-        "trackers",
-        "chats",
-        "exports",
-        "evaluations",
-        "rollouts",
-    }
-)
+FOLDERS = frozenset({
+    "checkpoints", "superseded", "quarantine", "final", "inbox", "ledger", "trackers", "chats", "exports",
+    "evaluations", "rollouts", "hooks", "notices",
+})  # fmt: skip
 LONGEST_NAME = 64
 NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 
@@ -174,6 +163,16 @@ class Run(msgspec.Struct, frozen=True):
     def push_log(self) -> Path:
         """The output of commands that push (`command:...`)."""
         return self.folder / "push.log"
+
+    @property
+    def hooks(self) -> Path:
+        """A folder for what `[hooks]` ran: journal, output, lock (ftui/hooks/hook_files.py)."""
+        return self.folder / "hooks"
+
+    @property
+    def notices(self) -> Path:
+        """A folder for how far the sender of `[notify]` is (ftui/notices/follow_run.py)."""
+        return self.folder / "notices"
 
     @property
     def evaluations(self) -> Path:

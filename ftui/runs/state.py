@@ -7,6 +7,7 @@ import msgspec
 
 from ftui.errors import STOPPED, DiskError, DiskFullError
 from ftui.runs.events import RankSeconds
+from ftui.runs.machine_stop import MachineStop
 from ftui.runs.records.record import Phase, Reproducibility
 from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.records.spending import Spending
@@ -167,6 +168,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rollout: RolloutMade | None = None
     """The newest of this attempt: what its steps train on (stage grpo)."""
     spending: Spending = Spending()
+    machine_stop: MachineStop | None = None
+    """How the command that stops this machine stands, once the run has ended."""
     warning: str = ""
     alarms: list[Alarm] = []
     """The newest few of this attempt, oldest first."""

@@ -12,6 +12,7 @@ import msgspec
 from ftui.errors import LostRunError, UsageError
 from ftui.runs.events import AnyRecord
 from ftui.runs.journal import PIECE, Tail
+from ftui.runs.records.hook_records import JOURNAL
 from ftui.runs.records.record import Phase
 from ftui.runs.records.signs_of_life import Beat
 from ftui.runs.records.spending import Spent, add_sign, spent
@@ -37,6 +38,7 @@ class Offsets(msgspec.Struct, frozen=True):
     supervisor: int = 0
     journal: int = 0
     pushes: int = 0
+    hooks: int = 0
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +79,7 @@ class Watch:
             Tail(run.supervisor_log, offsets.supervisor),
             Tail(run.journal, offsets.journal),
             Tail(run.pushes, offsets.pushes),
+            Tail(run.hooks / JOURNAL, offsets.hooks),
         )
 
     @property
@@ -135,6 +138,7 @@ def _read_stored_status(run: Run) -> Status:
         (run.supervisor_log, status.offsets.supervisor),
         (run.journal, status.offsets.journal),
         (run.pushes, status.offsets.pushes),
+        (run.hooks / JOURNAL, status.offsets.hooks),
     )
     is_whole = all(not offset or (path.is_file() and path.stat().st_size >= offset) for path, offset in covered)
     return status if status.v == FORM and is_whole else Status()

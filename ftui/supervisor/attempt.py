@@ -26,6 +26,7 @@ from ftui.runs.restart_policy import decide
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status, Watch, is_frozen
 from ftui.supervisor import stall
+from ftui.supervisor.companions import Companions
 from ftui.supervisor.engine_process import (
     AdoptedEngine,
     Engine,
@@ -42,7 +43,6 @@ from ftui.supervisor.settings import SupervisorSettings
 from ftui.supervisor.shared_memory import shared_memory_variables
 from ftui.supervisor.stall import StallDetector, read_beat
 from ftui.supervisor.telemetry import Sampler
-from ftui.supervisor.trackers import Trackers
 from ftui.system.files import open_plain, replace_file
 from ftui.system.process_id import Identity, this_process
 from ftui.system.redact import redact
@@ -73,7 +73,7 @@ class Attempt:
         settings: SupervisorSettings,
         watch: Watch,
         curves: CurveReader,
-        trackers: Trackers,
+        companions: Companions,
         *,
         number: int,
         token: str,
@@ -83,7 +83,7 @@ class Attempt:
         self._settings = settings
         self._watch = watch
         self._curves = curves
-        self._trackers = trackers
+        self._companions = companions
         self._number = number
         self._token = token
         self._nodes = nodes
@@ -198,7 +198,7 @@ class Attempt:
             verdict = "the restart could not be recorded"  # and without a record nobody could count them
         self.write_status()
         self._finish_curves()
-        if not isinstance(verdict, Restarting) and self._warn(self._trackers.finish()):
+        if not isinstance(verdict, Restarting) and self._warn(self._companions.finish()):
             self.write_status()
         return verdict
 
@@ -235,7 +235,7 @@ class Attempt:
             if (now := time.monotonic()) >= next_tick:
                 elapsed, last_tick, next_tick = now - last_tick, now, now + TICK_SECONDS
                 self._sample(sampler)
-                self._warn(self._trackers.look())
+                self._warn(self._companions.look())
                 self.write_status()
                 behind = True  # most likely there are new steps
                 beat, stopped = read_beat(self._run), is_frozen(engine.identity)

@@ -11,6 +11,7 @@ import msgspec
 
 from ftui.profile.tracker_names import is_name
 from ftui.runs.health.health_rules import Thresholds
+from ftui.runs.records.hook_records import HOOK_EVENTS
 from ftui.runs.run_folder import Run
 from ftui.system.files import read_plain
 
@@ -26,6 +27,10 @@ class SupervisorSettings:
     num_processes: int = 1
     stall_seconds: float | None = STALL_MINUTES * 60
     trackers: tuple[str, ...] = ()
+    hooks: bool = False
+    """Whether the profile has commands that run beside the run."""
+    notifies: bool = False
+    """Whether somebody is told of it."""
     pushes: bool = False
     """Whether final/ is pushed somewhere when the run has finished."""
     nodes: int | None = None
@@ -56,6 +61,8 @@ def read_settings(run: Run) -> SupervisorSettings:
         nodes=nodes if isinstance(nodes, int) and nodes >= 1 else None,
         patience_seconds=_seconds(_value(profile, "hardware", "node_patience_minutes"), PATIENCE_MINUTES),
         pushes=isinstance(target, str) and target != "none",
+        hooks=any(_texts(_value(profile, "hooks", name)) for name in (*HOOK_EVENTS, "then_stop")),
+        notifies=bool(_texts(_value(profile, "notify", "urls"))),
         trackers=tuple(dict.fromkeys(name for name in names if is_name(name))),
         stage=str(_value(profile, "run", "stage")),
         max_grad_norm=length if isinstance(length := _value(profile, "train", "max_grad_norm"), float) else None,

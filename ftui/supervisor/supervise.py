@@ -21,13 +21,13 @@ from ftui.runs.records.supervisor_records import Restarting
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Watch, last_seen, own_process
 from ftui.supervisor.attempt import POLL_SECONDS, Attempt
+from ftui.supervisor.companions import Companions
 from ftui.supervisor.engine_process import Engine, say, send_group
 from ftui.supervisor.nodes.announcement import forget_announcement, read_announcement
 from ftui.supervisor.nodes.node_group import NodeGroup
 from ftui.supervisor.nodes.node_place import NodePlace, find_place
 from ftui.supervisor.push_at_end import push_at_end
 from ftui.supervisor.settings import SupervisorSettings, read_settings
-from ftui.supervisor.trackers import Trackers
 from ftui.system.files import Lock, lock_from, try_lock
 from ftui.system.process_id import is_alive
 from ftui.system.volume import is_disk_full
@@ -77,13 +77,14 @@ def supervise(run: Run, command: Sequence[str], card_locks: Sequence[int] = ()) 
     watch = Watch(run)
     watch.catch_up()
     settings = read_settings(run)
-    curves, trackers, cards = CurveReader(run), Trackers(run, settings.trackers), RunCards(run.folder, card_locks)
+    curves, cards = CurveReader(run), RunCards(run.folder, card_locks)
+    companions = Companions(run, settings)
     place = place_of(run, settings, runs=is_alive(own_process(run, watch.state.engine)))
     nodes = None if place is None else NodeGroup(run, place, terminations.receive)
     reason = "its supervisor has failed"
     try:
         while True:
-            verdict = _run_attempt(run, settings, watch, curves, trackers, cards, command, terminations, nodes)
+            verdict = _run_attempt(run, settings, watch, curves, companions, cards, command, terminations, nodes)
             if not isinstance(verdict, Restarting):
                 reason = verdict
                 break
@@ -119,7 +120,7 @@ def _run_attempt(
     settings: SupervisorSettings,
     watch: Watch,
     curves: CurveReader,
-    trackers: Trackers,
+    companions: Companions,
     cards: RunCards,
     command: Sequence[str],
     terminations: Terminations,
@@ -133,7 +134,7 @@ def _run_attempt(
     if adoptable is not None:
         cards.adopt()
         number, token = state.attempt, state.token
-    attempt = Attempt(run, settings, watch, curves, trackers, number=number, token=token, nodes=nodes)
+    attempt = Attempt(run, settings, watch, curves, companions, number=number, token=token, nodes=nodes)
     try:
         engine: Engine | str
         if adoptable is not None:

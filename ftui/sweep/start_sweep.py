@@ -14,13 +14,15 @@ from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import Card, price_of
 from ftui.helper.checks import find_refusal
 from ftui.helper.client import Helper
+from ftui.launch.check_start import check_may_start
 from ftui.launch.open_run import check_files
 from ftui.profile.checks.messages import profile_error
-from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import ResolvedProfile, examine, file_layer, override_layer, resolve
 from ftui.profile.origins import Key, ProfileFault
 from ftui.profile.presets import find_profile
 from ftui.profile.schema import Profile
+from ftui.profile.sections.hooks import HooksSection
+from ftui.profile.sections.notify import NotifySection
 from ftui.profile.serialize import to_toml
 from ftui.profile.toml_reader import BOM, read_text
 from ftui.runs.run_folder import note_root, runs_root
@@ -154,7 +156,7 @@ def find_sweep_candidate(
     """
     plan, text, resolved = read_sweep(path)
     check_files(resolved)
-    check_remote_code(resolved.profile, allow)
+    check_may_start(_of_trials(resolved.profile), allow)
     profile = resolved.profile
     settings = settings_of(plan.run, executor)
     _, card = card_of(settings, profile, find_machine())
@@ -222,7 +224,7 @@ def create_sweep(candidate: SweepCandidate) -> tuple[SweepFiles, bool]:
     """
     plan = candidate.plan
     files = SweepFiles(runs_root() / SWEEPS / plan.name)
-    profile = _without_pushes(candidate.profile)
+    profile = _of_trials(candidate.profile)
     if files.plan_file.exists():
         _continue_sweep(files, candidate, profile)
         return files, False
@@ -271,7 +273,10 @@ def _continue_sweep(files: SweepFiles, candidate: SweepCandidate, profile: Profi
             pen.write(SweepContinued())
 
 
-def _without_pushes(profile: Profile) -> Profile:
-    """Trials are not pushed: the winner is, by hand."""
-    push = profile.push.model_copy(update={"to": None})
-    return profile.model_copy(update={"push": push, "run": profile.run.model_copy(update={"name": None})})
+def _of_trials(profile: Profile) -> Profile:
+    """Trials are not pushed (the winner is, by hand), run no hooks and tell nobody."""
+    changes = {
+        "push": profile.push.model_copy(update={"to": None}), "run": profile.run.model_copy(update={"name": None}),
+        "hooks": HooksSection(), "notify": NotifySection(),
+    }  # fmt: skip
+    return profile.model_copy(update=changes)

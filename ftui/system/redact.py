@@ -66,6 +66,19 @@ def value_redactor() -> Callable[[Any], Any]:
     return redacted
 
 
+_more_names: set[str] = set()
+
+
+def hide_variables(names: Iterable[str]) -> None:
+    """From here on the values of these environment variables are secrets too, whatever their names look like."""
+    _more_names.update(names)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether the value of an environment variable of this name is a secret."""
+    return _NAMES.search(name) is not None
+
+
 def _hide(match: re.Match[str]) -> str:
     if match["url"]:
         return f"://{HIDDEN}@"
@@ -75,7 +88,7 @@ def _hide(match: re.Match[str]) -> str:
 
 def _secrets() -> frozenset[str]:
     """The values of secret environment variables as they are now; of those with several lines, each line."""
-    values = (value for name, value in os.environ.items() if _NAMES.search(name))
+    values = (value for name, value in os.environ.items() if name in _more_names or is_secret_name(name))
     return frozenset(part for value in values for line in value.splitlines() if len(part := line.strip()) >= SHORTEST)
 
 

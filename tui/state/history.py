@@ -32,6 +32,7 @@ from ftui.runs.events import (
 from ftui.runs.journal import Tail
 from ftui.runs.records import record_lines
 from ftui.runs.records.health_records import HealthAlarm
+from ftui.runs.records.hook_records import JOURNAL
 from ftui.runs.records.push_records import Pushed, PushFailed
 from ftui.runs.records.supervisor_records import EngineEnded, Restarting, Stalled
 from ftui.runs.run_folder import Run
@@ -94,7 +95,9 @@ class History:
     """Follows the rare records of a run; `look` takes in one more piece."""
 
     def __init__(self, run: Run) -> None:
-        self._tails = (Tail(run.journal), Tail(run.supervisor_log), Tail(run.pushes))
+        self._tails = (
+            Tail(run.journal), Tail(run.supervisor_log), Tail(run.pushes), Tail(run.hooks / JOURNAL),
+        )  # fmt: skip
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.evaluations: list[EvaluationMark] = []
         self.attempt_starts: list[AttemptStart] = []

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from ftui.profile.checks import (
     data_checks,
     grpo_checks,
+    hook_checks,
     model_checks,
     offload_checks,
     preference_checks,
@@ -20,7 +21,7 @@ from ftui.profile.origins import ProfileFault
 
 CHECKS = (
     *model_checks.CHECKS, *data_checks.CHECKS, *training_checks.CHECKS, *offload_checks.CHECKS,
-    *preference_checks.CHECKS, *grpo_checks.CHECKS, *reward_checks.CHECKS,
+    *preference_checks.CHECKS, *grpo_checks.CHECKS, *reward_checks.CHECKS, *hook_checks.CHECKS,
 )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """The records of a run in plain lines: pure functions, all foreign text through `shown`."""
 
+import shlex
+
 from ftui import units
 from ftui.runs.describe import (
     BESIDE_LOSS,
@@ -31,7 +33,9 @@ from ftui.runs.events import (
     Step,
     Warned,
 )
+from ftui.runs.machine_stop import fold_stop
 from ftui.runs.records.health_records import HealthAlarm
+from ftui.runs.records.hook_records import HookBegan, HookEnded, StopRecord
 from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed
 from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.records.spending import BudgetUsed
@@ -93,6 +97,10 @@ def event_lines(record: AnyRecord) -> list[str]:
             return lines_of(_supervision(record))
         case PushBegan() | Pushed() | PushFailed():
             return lines_of(_push(record))
+        case HookBegan() | HookEnded():
+            return lines_of(_hook(record))
+        case _ if isinstance(record, StopRecord):
+            return lines_of(f"then_stop: {fold_stop(record).words(record.time)}")
     return []
 
 
@@ -199,6 +207,14 @@ def _push(record: PushBegan | Pushed | PushFailed) -> str:
             return f"pushed {record.what} to {record.place}: {record.num_files} files, {size}, {how}{commit}"
         case PushFailed():
             return "\n".join(filter(None, (f"push to {record.to} failed: {record.message}", record.hint)))
+
+
+def _hook(record: HookBegan | HookEnded) -> str:
+    match record:
+        case HookBegan():
+            return f"hooks.{record.event} at step {record.step}: {shlex.join(record.command)}"
+        case HookEnded():
+            return f"hooks.{record.event} {record.problem or f'has ended after {units.duration(record.seconds)}'}"
 
 
 def _plan(record: RunStarted) -> list[str]:

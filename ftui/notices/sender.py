@@ -1,0 +1,39 @@
+"""Sends notices by apprise, which knows some hundred services by their addresses. Its log is off: it holds the
+addresses, and at its lowest level tokens."""
+
+import logging
+from collections.abc import Mapping
+
+from ftui.errors import ProfileError
+from ftui.notices.messages import Notice
+
+
+class Sender:
+    """`addresses`: by the names of the environment variables that hold them."""
+
+    def __init__(self, addresses: Mapping[str, str]) -> None:
+        """Raises `ProfileError` for one that is no address, without telling it."""
+        import apprise
+
+        logging.getLogger("apprise").disabled = True
+        self._services: dict[str, apprise.Apprise] = {}
+        for name, address in addresses.items():
+            service = apprise.Apprise()
+            if not service.add(address):
+                raise ProfileError(
+                    f"notify.urls: {name} holds no address that apprise knows.",
+                    hint=f"export {name}=ntfys://ntfy.sh/TOPIC, for one; https://appriseit.com lists the services.",
+                )
+            self._services[name] = service
+
+    def send(self, name: str, notice: Notice) -> bool:
+        """Whether the service behind that variable has taken it; a few seconds at most, once."""
+        import apprise
+
+        kinds = {kind.value: kind for kind in apprise.NotifyType}
+        return bool(
+            self._services[name].notify(
+                title=notice.title, body=notice.body, notify_type=kinds[notice.level],
+                body_format=apprise.NotifyFormat.TEXT,
+            )
+        )  # fmt: skip
