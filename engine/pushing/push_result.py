@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ftui.errors import FtuiError, LostRunError, ProfileError, PushError, UsageError
-from ftui.profile.sections.push_target import PushSection, Target, parse_target
+from ftui.profile.sections.around.push_target import PushSection, Target, parse_target
 from ftui.runs.journal import Tail, Writer
 from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed
 from ftui.runs.run_folder import Run

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 
 from ftui.errors import PushError, UsageError
-from ftui.profile.sections.push_target import Target
+from ftui.profile.sections.around.push_target import Target
 from ftui.system.files import open_private, write_all
 from ftui.system.redact import redact
 from ftui.system.scratch import scratch

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from ftui.profile.sections.push_target import PushSection
+from ftui.profile.sections.around.push_target import PushSection
 from ftui.runs.records.push_records import Pushed
 from ftui.runs.run_folder import Run
 

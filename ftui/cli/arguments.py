@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ftui import __version__
 from ftui.cli.cluster.cluster_options import add_cluster
+from ftui.cli.hooks.hook_options import add_keep, add_notify
 from ftui.cli.many.queue_options import add_queue
 from ftui.cli.many.sweep_options import add_sweep
 from ftui.cli.options.command_parser import (
@@ -75,6 +76,7 @@ def _add_looking(verbs: Verbs) -> None:
     attach.add_argument("--plain", action="store_true", help="the same facts as lines, for logs and screen readers")
     status = add_command(verbs, "status", "show all about one run", "runs:print_status", on_run=True)
     add_json_option(status)
+    status.add_argument("--short", action="store_true", help="one line, for the status line of tmux")
     text = "print the course of a run: steps, evaluations, checkpoints, requests, ends"
     log = add_command(verbs, "log", text, "log:print_log", on_run=True)
     log.add_argument("-f", "--follow", action="store_true", help="follow it while the run is running")
@@ -233,6 +235,8 @@ GROUPS: dict[Callable[[Verbs], None], tuple[str, ...]] = {
     add_merge: ("merge",),
     add_push: ("push",),
     add_export: ("export",),
+    add_keep: ("keep", "then-stop"),
+    add_notify: ("notify",),
     _add_cache: ("cache",),
 }
 """What adds which commands, in the order of `ftui --help`."""

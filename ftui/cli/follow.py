@@ -80,4 +80,6 @@ def conclude(run: Run, state: RunState, profile: Profile, lines: LiveOutput) -> 
             lines.print(line)
         for line in describe_push(run, state, profile.push.to):
             lines.print(line)
+    if profile.hooks.then_stop and state.phase in profile.hooks.then_stop_after:
+        lines.print(f"  then_stop   this machine is about to be stopped: `ftui keep {run.name}` cancels it")
     return PREEMPTED_NOT_SAVED if state.exit_code is None else state.exit_code

@@ -114,9 +114,12 @@ def created(run: Run) -> float | None:
         return None
 
 
-def print_status(name: str, as_json: bool) -> int:
-    """All that is known about a run, as lines or as the JSON of its status."""
+def print_status(name: str, as_json: bool, short: bool = False) -> int:
+    """All that is known about a run, as lines or as the JSON of its status; `short`: one line, which starts nothing."""
     run = find_run(name)
+    if short:
+        print(short_status(run, read_status(run)))
+        return 0
     status = ensure_supervised(run, read_status(run))
     if as_json:
         _print_json(_with_losses(status))
@@ -124,6 +127,20 @@ def print_status(name: str, as_json: bool) -> int:
     for label, value in facts(run, status):
         print(f"{label:<18}{value}")
     return 0
+
+
+def short_status(run: Run, status: Status) -> str:
+    """The run in one line for a status line, at most about 60 columns: name, phase or step, loss, time left, alarms."""
+    state = status.state
+    if not is_running(status) or state.phase not in ("training", "evaluating", "saving", "held"):
+        return f"{shown(run.name)} {describe.phase(state)}"
+    percent = f" {100 * state.step // state.max_steps}%" if state.max_steps else ""
+    parts = [f"{shown(run.name)}{percent}", f"loss {describe.loss_figures(state)[0]}"]
+    if state.phase != "training":
+        parts.append(phase_word(state.phase))
+    if eta := eta_seconds(state):
+        parts.append(units.duration(eta))
+    return " ".join([*parts, *(["!"] if red_alarms(state) else [])])
 
 
 def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
@@ -168,6 +185,8 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     for alarm in state.alarms[-ALARMS_SHOWN:]:
         yield f"health, {alarm.level}", f"step {alarm.step}: {shown(alarm_name(alarm))}: {shown(alarm.evidence)}"
         yield "", shown(alarm.suggestion)
+    if state.machine_stop is not None:
+        yield "then_stop", shown(state.machine_stop.words())
     for number, line in enumerate(state.warning.splitlines()):
         yield "" if number else "last warning", shown(line)
     yield "engine", _process(status.engine.pid, is_alive(status.engine)) if status.engine else units.MISSING

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ftui.hooks.hook_events import ending_of
 from ftui.hooks.hook_runner import HookRunner
-from ftui.hooks.hook_settings import read_hook_settings
+from ftui.hooks.hook_settings import HookSettings, read_hook_settings
 from ftui.hooks.then_stop import ThenStop
 from ftui.runs.journal import Writer
 from ftui.runs.records.hook_records import JOURNAL
@@ -16,7 +16,7 @@ from ftui.runs.run_folder import Run
 from ftui.runs.status import is_final, is_running, read_status
 from ftui.system.files import Lock, make_private_folder, try_lock
 from ftui.system.lifeline import Lifeline
-from ftui.system.redact import redact_output
+from ftui.system.redact import hide_variables, redact_output
 
 LOOK_SECONDS = 1.0
 POLL_SECONDS = 0.02
@@ -27,14 +27,16 @@ def main(arguments: list[str]) -> int:
     """Follow the run until its end. Returns 0; what a hook does wrong is on record, and nothing else fails by it."""
     folder, descriptor = arguments
     os.umask(0o077)
-    redact_output()
     run = Run(Path(folder))
+    settings = read_hook_settings(run)
+    hide_variables(settings.addresses)
+    redact_output()
     lifeline = Lifeline(int(descriptor), left_seconds=None)
     make_private_folder(run.hooks, inside=run.folder)
     lock = _wait_for_lock(run)
     writer = Writer(run.hooks / JOURNAL)
     try:
-        follow_run(run, writer, lifeline)
+        follow_run(run, settings, writer, lifeline)
     finally:
         writer.close()
         lock.close()
@@ -48,9 +50,9 @@ def _wait_for_lock(run: Run) -> Lock:
     return lock
 
 
-def follow_run(run: Run, writer: Writer, lifeline: Lifeline) -> None:
+def follow_run(run: Run, settings: HookSettings, writer: Writer, lifeline: Lifeline) -> None:
     """Run the hooks as their events come, the last ones once the supervisor has ended."""
-    supervisor, settings = os.getppid(), read_hook_settings(run)
+    supervisor = os.getppid()
     hooks = HookRunner(run, settings, writer)
     while True:
         has_ended = lifeline.has_ended(LOOK_SECONDS)

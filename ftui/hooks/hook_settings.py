@@ -25,6 +25,8 @@ class HookSettings:
     requires: tuple[str, ...] | None = None
     countdown_seconds: float = 60.0
     push_to: str | None = None
+    addresses: tuple[str, ...] = ()
+    """Environment variables whose values are addresses of `[notify]`: no output may tell them."""
 
     def required(self, phase: str) -> tuple[str, ...]:
         """What must be on record before the machine is stopped after this ending."""
@@ -50,6 +52,7 @@ def read_hook_settings(run: Run) -> HookSettings:
         after=tuple(_words(hooks.get("then_stop_after"))),
         requires=None if requires in (None, "none") else tuple(_words(requires)),
         countdown_seconds=float(hooks.get("then_stop_seconds", 60)),
+        addresses=tuple(url.removeprefix("env:") for url in _words(_table(profile, "notify").get("urls"))),
         push_to=to if isinstance(to, str) and to != "none" else None,
     )  # fmt: skip
 

@@ -54,7 +54,8 @@ def run_command(words: Sequence[str], variables: Mapping[str, str], folder: Path
 def _copy(output: IO[bytes]) -> None:
     """Into our own output, which is a redacted log."""
     left = MOST_OUTPUT
-    for line in output:
-        if left > 0:
-            print(line.decode(errors="backslashreplace").rstrip("\r\n"), flush=True)
-        left -= len(line)
+    with output:
+        for line in output:
+            if left > 0:
+                print(line.decode(errors="backslashreplace").rstrip("\r\n"), flush=True)
+            left -= len(line)

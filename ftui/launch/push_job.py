@@ -12,7 +12,7 @@ from ftui.helper.chat_session import BASE, find_side
 from ftui.launch.long_job import LongJob, Rows, disk_line
 from ftui.launch.open_run import stored_profile
 from ftui.profile.consent import check_push_command
-from ftui.profile.sections.push_target import COMMAND, HUB, PushSection, parse_target
+from ftui.profile.sections.around.push_target import COMMAND, HUB, PushSection, parse_target
 from ftui.runs.manifest import fault, read_manifest
 from ftui.runs.records.push_records import Pushed
 from ftui.runs.run_folder import Run

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ftui.notices.messages import Notice, notice_of
+from ftui.notices.notice_text import Notice, notice_of
 from ftui.notices.sender import Sender
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status, Watch

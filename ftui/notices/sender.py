@@ -1,11 +1,12 @@
-"""Sends notices by apprise, which knows some hundred services by their addresses. Its log is off: it holds the
-addresses, and at its lowest level tokens."""
+"""Sends notices by apprise, which knows some hundred services by their addresses. Nothing is logged meanwhile: apprise
+and the libraries below it log addresses, and at their lowest level tokens."""
 
+import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ftui.errors import ProfileError
-from ftui.notices.messages import Notice
+from ftui.notices.notice_text import Notice
 
 
 class Sender:
@@ -15,11 +16,12 @@ class Sender:
         """Raises `ProfileError` for one that is no address, without telling it."""
         import apprise
 
-        logging.getLogger("apprise").disabled = True
         self._services: dict[str, apprise.Apprise] = {}
         for name, address in addresses.items():
             service = apprise.Apprise()
-            if not service.add(address):
+            with _without_logs():
+                is_known = service.add(address)
+            if not is_known:
                 raise ProfileError(
                     f"notify.urls: {name} holds no address that apprise knows.",
                     hint=f"export {name}=ntfys://ntfy.sh/TOPIC, for one; https://appriseit.com lists the services.",
@@ -31,9 +33,20 @@ class Sender:
         import apprise
 
         kinds = {kind.value: kind for kind in apprise.NotifyType}
-        return bool(
-            self._services[name].notify(
-                title=notice.title, body=notice.body, notify_type=kinds[notice.level],
-                body_format=apprise.NotifyFormat.TEXT,
-            )
-        )  # fmt: skip
+        with _without_logs():
+            return bool(
+                self._services[name].notify(
+                    title=notice.title, body=notice.body, notify_type=kinds[notice.level],
+                    body_format=apprise.NotifyFormat.TEXT,
+                )
+            )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _without_logs() -> Iterator[None]:
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -132,17 +132,6 @@ def read_allowed_code(path: str, run_id: str) -> str:
     return text
 
 
-def check_consents(profile: "Profile", allow: Collection[str], run_id: str | None = None) -> None:
-    """Check all that a profile may only do with consent.
-
-    Raises:
-        ModelError, UsageError, RewardError: as the checks below.
-    """
-    check_remote_code(profile, allow, run_id)
-    check_push_command(profile, allow, run_id)
-    check_reward_code(profile, allow, run_id)
-
-
 def keep_consents(profile: "Profile", run_id: str) -> None:
     """Note for a run what the checks have let pass. A read-only home is no reason to fail: it is asked again, then."""
     from ftui.system.files import make_private_folder, replace_file

@@ -8,16 +8,16 @@ from ftui.errors import UsageError
 from ftui.profile.checks import contradictions
 from ftui.profile.checks.known_values import KnownValues
 from ftui.profile.sections.adapter import AdapterSection
+from ftui.profile.sections.around.hooks import HooksSection
+from ftui.profile.sections.around.notify import NotifySection
+from ftui.profile.sections.around.push_target import PushSection
 from ftui.profile.sections.curriculum import CurriculumStage
 from ftui.profile.sections.data import DataSection
 from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
 from ftui.profile.sections.fields import Section, conduct, one_or_list, tuple_of_list, weights
 from ftui.profile.sections.health import HealthSection
-from ftui.profile.sections.hooks import HooksSection
 from ftui.profile.sections.model import ModelSection
-from ftui.profile.sections.notify import NotifySection
 from ftui.profile.sections.preference import PAIR_STAGES, PreferenceSection
-from ftui.profile.sections.push_target import PushSection
 from ftui.profile.sections.rewards import RewardsSection
 from ftui.profile.sections.sampled_stages import POLICY_STAGES, GrpoSection, PpoSection
 from ftui.profile.sections.train import TrainSection

@@ -76,6 +76,8 @@ def phase(state: RunState) -> str:
     if trouble := disk_trouble(state):
         return f"parked · {trouble}"
     word = phase_word(state.phase)
+    if state.machine_stop is not None and state.machine_stop.phase in ("planned", "waits"):
+        return f"{word} · {shown(state.machine_stop.words())}"
     if has_ended(state) and state.pushes:
         return f"{word} · {shown(state.pushes[-1].words)}"
     return f"{word} · {shown(state.detail)}" if state.detail else word

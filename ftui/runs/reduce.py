@@ -30,10 +30,10 @@ from ftui.runs.events import (
     Step,
     Warned,
 )
-from ftui.runs.machine_stop import fold_stop
 from ftui.runs.records.engine_end import explain_end
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.hook_records import HookEnded, StopRecord
+from ftui.runs.records.machine_stop import fold_stop
 from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed, PushRecord
 from ftui.runs.records.record import Phase
 from ftui.runs.records.rollout_records import RolloutMade

@@ -7,7 +7,7 @@ import msgspec
 
 from ftui.errors import STOPPED, DiskError, DiskFullError
 from ftui.runs.events import RankSeconds
-from ftui.runs.machine_stop import MachineStop
+from ftui.runs.records.machine_stop import MachineStop
 from ftui.runs.records.record import Phase, Reproducibility
 from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.records.spending import Spending

@@ -21,8 +21,8 @@ from ftui.profile.layers import ResolvedProfile, examine, file_layer, override_l
 from ftui.profile.origins import Key, ProfileFault
 from ftui.profile.presets import find_profile
 from ftui.profile.schema import Profile
-from ftui.profile.sections.hooks import HooksSection
-from ftui.profile.sections.notify import NotifySection
+from ftui.profile.sections.around.hooks import HooksSection
+from ftui.profile.sections.around.notify import NotifySection
 from ftui.profile.serialize import to_toml
 from ftui.profile.toml_reader import BOM, read_text
 from ftui.runs.run_folder import note_root, runs_root

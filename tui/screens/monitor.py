@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 from textual.binding import Binding, BindingType
+from textual.events import Key
 
 from ftui.errors import DiskError, FtuiError
 from ftui.runs.curve_window import read_window
@@ -137,7 +138,30 @@ class MonitorScreen(CanvasScreen[None]):
             stage(self).draw_keys()
         else:
             self._draw_header()
+        self._show_countdown()
         self._show_failure()
+
+    def _show_countdown(self) -> None:
+        """Any key keeps a machine that the run is about to stop (`on_key`)."""
+        stop = self.run_view.state.machine_stop
+        left = None if stop is None else stop.seconds_left(self.run_view.clock())
+        if left is not None:
+            stage(self).note(f"This machine is stopped in {left:.0f} s: any key keeps it.", "bad")
+
+    def on_key(self, event: Key) -> None:
+        stop = self.run_view.state.machine_stop
+        if stop is not None and stop.seconds_left(self.run_view.clock()):
+            event.stop()
+            event.prevent_default()
+            self._keep()
+
+    def _keep(self) -> None:
+        from ftui.hooks.keep_machine import keep_machine
+
+        try:
+            stage(self).note(keep_machine(self._run), "good")
+        except FtuiError as error:
+            stage(self).complain(error)
 
     def _show_failure(self) -> None:
         """Once for each time the run fails."""

@@ -4,7 +4,7 @@ from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import OFF, Rule
 from ftui.importers.values import flag, is_on, text
-from ftui.profile.sections.push_target import HUB, parse_target
+from ftui.profile.sections.around.push_target import HUB, parse_target
 
 NO_OWNER = 'set push.to = "hub:OWNER/NAME": the file does not say whose it is'
 NOT_ASKED = "push_to_hub is off"

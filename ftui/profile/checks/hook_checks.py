@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ftui.profile.checks.known_values import KnownValues, contradiction
 from ftui.profile.origins import ProfileFault
-from ftui.profile.sections.push_target import COMMAND
+from ftui.profile.sections.around.push_target import COMMAND
 
 REQUIRES = "hooks.then_stop_requires"
 

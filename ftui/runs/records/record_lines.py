@@ -33,9 +33,9 @@ from ftui.runs.events import (
     Step,
     Warned,
 )
-from ftui.runs.machine_stop import fold_stop
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.hook_records import HookBegan, HookEnded, StopRecord
+from ftui.runs.records.machine_stop import fold_stop
 from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed
 from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.records.spending import BudgetUsed
@@ -100,7 +100,7 @@ def event_lines(record: AnyRecord) -> list[str]:
         case HookBegan() | HookEnded():
             return lines_of(_hook(record))
         case _ if isinstance(record, StopRecord):
-            return lines_of(f"then_stop: {fold_stop(record).words(record.time)}")
+            return lines_of(f"then_stop: {fold_stop(record).words()}")
     return []
 
 

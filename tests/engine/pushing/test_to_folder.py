@@ -11,7 +11,7 @@ import yaml
 from ftui.engine.pushing import to_folder
 from ftui.engine.pushing.push_result import push_result
 from ftui.errors import FtuiError, PushError, UsageError
-from ftui.profile.sections.push_target import PushSection, Target, parse_target
+from ftui.profile.sections.around.push_target import PushSection, Target, parse_target
 from ftui.runs.journal import Tail
 from ftui.runs.manifest import fault
 from ftui.runs.records.push_records import Pushed, PushFailed

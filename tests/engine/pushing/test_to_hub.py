@@ -10,7 +10,7 @@ from huggingface_hub import HfApi, constants
 from ftui.engine.pushing import to_hub
 from ftui.engine.pushing.push_result import check_target, push_result
 from ftui.errors import FtuiError, ProfileError, PushError, UsageError
-from ftui.profile.sections.push_target import PushSection
+from ftui.profile.sections.around.push_target import PushSection
 from ftui.runs.journal import Tail
 from ftui.runs.records.push_records import PushBegan, Pushed, PushFailed
 from ftui.runs.run_folder import Run

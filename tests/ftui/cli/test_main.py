@@ -128,7 +128,7 @@ def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
 COMMANDS = [
     "", "run p", "resume r", "runs", "attach", "status r", "log r", "set r a=1", "sample r", "checkpoints r",
     "profiles", "estimate p", "profile p", "preview p", "split f --eval 10%", "import f", "cache",
-    "rollouts r", "make-task", "make-task sums",
+    "keep r", "then-stop r", "notify p", "rollouts r", "make-task", "make-task sums",
     "chat r", "ask r --prompts f", "merge r", "export r --gguf f16", "push r",
     "queue", "queue list", "queue add p", "queue move r 1", "queue remove r s", "queue pause", "queue continue",
     "cluster slurm p", "compare r s", "report r --svg", "serve", "track r --to wandb",

@@ -11,8 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from ftui.hooks.then_stop import KEEP
 from ftui.runs.events import ControlApplied, ControlRefused, RunFailed, RunStopped
 from ftui.runs.journal import encode
+from ftui.runs.records.hook_records import JOURNAL, StopCancelled, StopPlanned
 from ftui.runs.records.supervisor_records import EngineEnded
 from ftui.runs.requests import AnyRequest, read_requests
 from ftui.runs.run_folder import Run, runs_root
@@ -226,6 +228,30 @@ def test_stop_ends_the_push_of_a_run_that_has_finished(recorded: Recorded) -> No
     finally:
         process.kill()
         process.wait()
+
+
+def test_any_key_keeps_a_machine_that_is_about_to_be_stopped(recorded: Recorded) -> None:
+    run = recorded("wiki-style-finished")
+    attempt = read_status(run).state.attempt
+
+    def write(record: Any) -> None:
+        run.hooks.mkdir(exist_ok=True)
+        with (run.hooks / JOURNAL).open("ab") as file:
+            file.write(encode(msgspec.structs.replace(record, attempt=attempt)))
+
+    async def play(shown: ShownApp) -> None:
+        write(StopPlanned(at=time.time() + 3600, command=["x"]))
+        await shown.until(lambda: "This machine is stopped in" in shown.text())
+        await shown.press("c")
+        assert isinstance(shown.app.screen, MonitorScreen), "the key does nothing else"
+        assert "The machine stays." in shown.text()
+        write(StopCancelled(reason="somebody has asked for it"))
+        await shown.until(lambda: "the machine stays: somebody" in shown.text())
+        await shown.press("c")
+        assert isinstance(shown.app.screen, CheckpointsScreen)
+
+    watch(run, play, size=(80, 24))
+    assert (run.hooks / KEEP).exists()
 
 
 def test_a_run_that_fails_shows_why_once(recorded: Recorded) -> None:

@@ -16,7 +16,7 @@ Requirement = Literal["pushed", "verified", "hooks"]
 
 class HooksSection(Section):
     """`[hooks]`: commands that run beside a run, each as a list of words, without a shell (needs `--allow hooks`).
-    `$NAME` is an environment variable. None of them can disturb the run: docs/hooks.md."""
+    A word `$NAME` is that environment variable. None of them can disturb the run: docs/hooks.md."""
 
     started: tuple[str, ...] = conduct(())
     """Runs when training begins or goes on, as `["python", "tell.py"]`. Where it is stands in FTUI_RUN, FTUI_STEP and

@@ -7,9 +7,9 @@ import msgspec
 from ftui import units
 from ftui.runs import describe
 from ftui.runs.events import AnyRecord, CheckpointSaved, EvaluationDone, PhaseChanged, RunStarted
-from ftui.runs.machine_stop import fold_stop
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.hook_records import HookEnded, StopCancelled, StopPlanned, StopWaits
+from ftui.runs.records.machine_stop import fold_stop
 from ftui.runs.records.push_records import Pushed, PushFailed
 from ftui.runs.records.supervisor_records import EngineEnded, Restarting
 from ftui.runs.restart_policy import may_follow
@@ -81,7 +81,8 @@ def _after_the_end(name: str, record: AnyRecord) -> Notice | None:
             text = f"hooks.{shown(record.event)} {shown(problem)}"
             return Notice("hook_failed", f"{name}: a hook has failed", text, "warning")
         case StopWaits() | StopPlanned() | StopCancelled():
-            text = _join(shown(fold_stop(record).words(record.time)), f"`ftui keep {name}` cancels it")
+            how = "" if isinstance(record, StopCancelled) else f"`ftui keep {name}` cancels it"
+            text = _join(shown(fold_stop(record).words()), how)
             return Notice("then_stop", f"{name}: the end of this machine", text, "warning")
     return None
 

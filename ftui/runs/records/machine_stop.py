@@ -5,7 +5,6 @@ from typing import Literal
 
 import msgspec
 
-from ftui import units
 from ftui.runs.records.hook_records import StopBegan, StopCancelled, StopEnded, StopPlanned, StopRecord, StopWaits
 
 
@@ -18,14 +17,17 @@ class MachineStop(msgspec.Struct, frozen=True):
     reason: str = ""
     """Why it waits or is cancelled, or what went wrong."""
 
-    def words(self, now: float | None = None) -> str:
+    def seconds_left(self, now: float) -> float | None:
+        """Until the command runs, while people may still cancel it."""
+        return max(0.0, self.at - now) if self.phase == "planned" else None
+
+    def words(self) -> str:
         """One line for people."""
-        left = max(0.0, self.at - (time.time() if now is None else now))
         match self.phase:
             case "waits":
                 return f"waits: {self.reason}"
             case "planned":
-                return f"this machine is stopped in {units.duration(left)}"
+                return f"this machine is stopped at {time.strftime('%H:%M:%S', time.localtime(self.at))}"
             case "cancelled":
                 return f"the machine stays: {self.reason}"
             case "began":
