@@ -46,7 +46,7 @@ def run(make_run: Any) -> Run:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """What time it is; tests move it on."""
     now = [1_000_000.0]
-    monkeypatch.setattr(follow_run.time, "time", lambda: now[0])
+    monkeypatch.setattr("ftui.notices.follow_run.time.time", lambda: now[0])
     return now
 
 
