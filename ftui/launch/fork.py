@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.budget.check_budget import check_budget
+from ftui.launch.check_start import check_may_start
 from ftui.launch.open_run import check_moved_files, create, stored_profile, successors
 from ftui.profile.consent import keep_consents
-from ftui.launch.check_start import check_may_start
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import keep_batch, weights_difference

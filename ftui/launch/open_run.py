@@ -18,11 +18,11 @@ import msgspec
 
 from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
 from ftui.launch.budget.check_budget import check_budget
+from ftui.launch.check_start import check_may_start
 from ftui.launch.claim_cards import claimed_cards
 from ftui.launch.manage_runs import sweep_removed, unarchive
 from ftui.profile.checks.messages import profile_error
 from ftui.profile.consent import keep_consents
-from ftui.launch.check_start import check_may_start
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.origins import Key
 from ftui.profile.paths import FILES, FOLDERS
