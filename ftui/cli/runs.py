@@ -130,7 +130,7 @@ def print_status(name: str, as_json: bool, short: bool = False) -> int:
 
 
 def short_status(run: Run, status: Status) -> str:
-    """The run in one line for a status line, at most about 60 columns: name, phase or step, loss, time left, alarms."""
+    """The run in one line for a status line, at most about 60 columns: name, phase or step, loss, time left, cost, alarms."""
     state = status.state
     if not is_running(status) or state.phase not in ("training", "evaluating", "saving", "held"):
         return f"{shown(run.name)} {describe.phase(state)}"
@@ -140,6 +140,8 @@ def short_status(run: Run, status: Status) -> str:
         parts.append(phase_word(state.phase))
     if eta := eta_seconds(state):
         parts.append(units.duration(eta))
+    if cost := meter_words(state.spending, spent_so_far(status)):
+        parts.append(cost)
     return " ".join([*parts, *(["!"] if red_alarms(state) else [])])
 
 
@@ -185,8 +187,6 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     for alarm in state.alarms[-ALARMS_SHOWN:]:
         yield f"health, {alarm.level}", f"step {alarm.step}: {shown(alarm_name(alarm))}: {shown(alarm.evidence)}"
         yield "", shown(alarm.suggestion)
-    if state.machine_stop is not None:
-        yield "then_stop", shown(state.machine_stop.words())
     for number, line in enumerate(state.warning.splitlines()):
         yield "" if number else "last warning", shown(line)
     yield "engine", _process(status.engine.pid, is_alive(status.engine)) if status.engine else units.MISSING
@@ -213,6 +213,8 @@ def _ending(status: Status) -> Iterator[tuple[str, str]]:
             yield "" if number else label, shown(line)
     if state.exit_code is not None:
         yield "exit code", str(state.exit_code)
+    if state.machine_stop is not None:
+        yield "then_stop", shown(state.machine_stop.words())
     for line in state.last_lines:
         yield "last lines", shown(line)
 

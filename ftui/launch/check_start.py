@@ -6,21 +6,31 @@ import os
 from collections.abc import Collection, Mapping
 
 from ftui.errors import ProfileError
+from ftui.launch.budget.check_budget import check_budget
 from ftui.profile.consent import check_consents
 from ftui.profile.schema import Profile
+from ftui.runs.run_folder import Run
 from ftui.system.variables import variables_of
 
 OWN = "FTUI_"  # variables that a hook gets from the run
 
 
-def check_may_start(profile: Profile, allow: Collection[str], run_id: str | None = None) -> None:
-    """See that nobody must be asked, and that hooks and notices have what they need. `run_id`: as `check_consents`.
+def check_may_start(
+    profile: Profile, allow: Collection[str], run: Run | None = None, *, parent_id: str | None = None
+) -> None:
+    """See that nobody must be asked, that something is left of the budget, and that hooks and notices have what they
+    need.
+
+    Args:
+        run: the one that would go on; its consents and costs count.
+        parent_id: of the run that a child is made from, whose consents count.
 
     Raises:
         ProfileError: something is missing.
     """
-    check_consents(profile, allow, run_id)
+    check_consents(profile, allow, parent_id if run is None else run.read_facts().run_id)
     check_environment(profile, os.environ)
+    check_budget(profile, run)
 
 
 def check_environment(profile: Profile, environment: Mapping[str, str]) -> None:

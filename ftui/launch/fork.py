@@ -5,7 +5,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from ftui.errors import ProfileError, UsageError
-from ftui.launch.budget.check_budget import check_budget
 from ftui.launch.check_start import check_may_start
 from ftui.launch.open_run import check_moved_files, create, stored_profile, successors
 from ftui.profile.consent import keep_consents
@@ -72,8 +71,7 @@ def fork(
         UsageError: the name is taken.
         ProfileError: the profiles differ and may not, or the model's code may not be run (`allow` does not say so).
     """
-    check_may_start(resolved.profile, allow, origin.facts.run_id)
-    check_budget(resolved.profile)
+    check_may_start(resolved.profile, allow, parent_id=origin.facts.run_id)
     before = stored_profile(origin.run)
     if not may_differ:
         resolved = replace(resolved, profile=keep_batch(before, resolved.profile))

@@ -17,7 +17,6 @@ from typing import Any, Literal
 import msgspec
 
 from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
-from ftui.launch.budget.check_budget import check_budget
 from ftui.launch.check_start import check_may_start
 from ftui.launch.claim_cards import claimed_cards
 from ftui.launch.manage_runs import sweep_removed, unarchive
@@ -235,9 +234,7 @@ def _open(
     while True:
         run, decision = decide(folder, again=again, resume_stopped=resume_stopped)
         if decision in ("start", "resume"):
-            run_id = run.read_facts().run_id if decision == "resume" else None
-            check_may_start(resolved.profile, allow, run_id)
-            check_budget(resolved.profile, run if decision == "resume" else None)
+            check_may_start(resolved.profile, allow, run if decision == "resume" else None)
         if decision == "start":
             check_files(resolved)
         if decision in ("start", "resume"):

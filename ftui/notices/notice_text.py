@@ -11,6 +11,7 @@ from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.hook_records import HookEnded, StopCancelled, StopPlanned, StopWaits
 from ftui.runs.records.machine_stop import fold_stop
 from ftui.runs.records.push_records import Pushed, PushFailed
+from ftui.runs.records.spending import BudgetUsed
 from ftui.runs.records.supervisor_records import EngineEnded, Restarting
 from ftui.runs.restart_policy import may_follow
 from ftui.runs.state import RunState, how_to_continue, phase_word
@@ -47,6 +48,8 @@ def notice_of(name: str, record: AnyRecord, state: RunState) -> Notice | None:
             event, title = ("red_alarm", "red alarm") if level == "red" else ("alarm", "alarm")
             text = _join(f"step {record.step}", shown(record.evidence), shown(record.suggestion))
             return Notice(event, f"{name}: {title}: {rule}", text, "failure" if level == "red" else "warning")
+        case BudgetUsed():
+            return Notice("budget", f"{name}: budget", _join(place, shown(record.message)), "warning")
         case Restarting():
             pause = units.duration(record.pause_seconds)
             text = f"crashed at step {record.step}: {shown(record.error)}; again in {pause}"

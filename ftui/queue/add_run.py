@@ -14,7 +14,6 @@ from ftui.hardware.detect import Machine, find_machine
 from ftui.hardware.devices import Card
 from ftui.helper.checks import find_refusal
 from ftui.helper.client import Helper
-from ftui.launch.budget.check_budget import check_budget
 from ftui.launch.check_start import check_may_start
 from ftui.launch.claim_cards import device_kind
 from ftui.launch.manage_runs import unarchive
@@ -63,9 +62,7 @@ def find_candidate(
     run, decision = decide(folder, again=again, resume_stopped=True)
     _refuse_by_decision(run, decision)
     attempts = read_status(run).state.attempt if decision == "resume" else 0
-    run_id = run.read_facts().run_id if decision == "resume" else None
-    check_may_start(resolved.profile, allow, run_id)
-    check_budget(resolved.profile, run if decision == "resume" else None)
+    check_may_start(resolved.profile, allow, run if decision == "resume" else None)
     if decision == "resume":
         check_moved_files(resolved, "ftui", "queue", "add", run.name)
     else:

@@ -10,6 +10,7 @@ from ftui.runs.events import CheckpointSaved, EvaluationDone, Noted, PhaseChange
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.hook_records import HookBegan, HookEnded, StopCancelled, StopPlanned
 from ftui.runs.records.push_records import Pushed, PushFailed
+from ftui.runs.records.spending import BudgetUsed
 from ftui.runs.records.supervisor_records import EngineEnded, Restarting
 from ftui.runs.state import RunState
 
@@ -46,6 +47,7 @@ TOLD = [
     (ENDED, FAILED, "failed", "no rows"),
     (Restarting(step=4, error="CUDA", number=1, pause_seconds=5.0), RunState(), "restarted", "crashed at step 4: CUDA"),
     (alarm("red"), RunState(), "red_alarm", "mine: red alarm: zero loss"),
+    (BudgetUsed(limit="max_money", allowed=9.0, spent=8.0, message="80 %"), RunState(), "budget", "80 %"),
     (alarm("amber"), RunState(), "alarm", "the loss is 0"),
     (PUSHED, FINISHED, "pushed", "P"),
     (PushFailed(to="t", what="final", message="no room", hint="h"), FINISHED, "push_failed", "no room"),

@@ -60,7 +60,7 @@ def test_commands_run_with_consent_to_these_very_words(tmp_path: Path) -> None:
     assert "echo 'a b'" in caught.value.message and "--allow hooks" in caught.value.hint
     check_may_start(first, {"hooks"})
     keep_consents(first, "a-run")
-    check_may_start(first, (), "a-run")
+    check_may_start(first, (), parent_id="a-run")
     for changed in ('ended = ["echo", "a", "b"]', 'failed = ["echo", "a b"]'):
         with pytest.raises(ProfileError):
-            check_may_start(profile(tmp_path, f"[hooks]\n{changed}\n"), (), "a-run")
+            check_may_start(profile(tmp_path, f"[hooks]\n{changed}\n"), (), parent_id="a-run")

@@ -12,10 +12,10 @@ _ADDRESS = re.compile(r"env:[A-Za-z_]\w*", re.ASCII)
 
 NoticeEvent = Literal[
     "started", "checkpoint", "evaluation_best", "paused", "ended", "failed", "restarted", "red_alarm", "alarm",
-    "pushed", "push_failed", "hook_failed", "then_stop",
+    "budget", "pushed", "push_failed", "hook_failed", "then_stop",
 ]  # fmt: skip
 USUAL: tuple[NoticeEvent, ...] = (
-    "paused", "ended", "failed", "red_alarm", "push_failed", "hook_failed", "then_stop",
+    "paused", "ended", "failed", "red_alarm", "budget", "push_failed", "hook_failed", "then_stop",
 )  # fmt: skip
 
 
@@ -29,7 +29,8 @@ class NotifySection(Section):
 
     events: tuple[NoticeEvent, ...] = conduct(USUAL)
     """What is told: `started`, `checkpoint`, `evaluation_best`, `paused` (also by a full disk), `ended`, `failed`,
-    `restarted` (after a crash), `red_alarm`, `alarm` (amber), `pushed`, `push_failed`, `hook_failed`, `then_stop`."""
+    `restarted` (after a crash), `red_alarm`, `alarm` (amber), `budget` (80 % of it, and its end), `pushed`,
+    `push_failed`, `hook_failed`, `then_stop`."""
 
     @field_validator("urls", "events", mode="before")
     @classmethod
