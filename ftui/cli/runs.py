@@ -13,7 +13,7 @@ from ftui.cli.terminal import table
 from ftui.errors import UsageError
 from ftui.measures import MEASURES
 from ftui.runs import describe
-from ftui.runs.records.spending import basis_words
+from ftui.runs.records.spending import basis_words, meter_words
 from ftui.runs.run_folder import Run, all_runs, find_run
 from ftui.runs.state import (
     RunState,
@@ -130,7 +130,7 @@ def print_status(name: str, as_json: bool, short: bool = False) -> int:
 
 
 def short_status(run: Run, status: Status) -> str:
-    """The run in one line for a status line, at most about 60 columns: name, phase or step, loss, time left, cost, alarms."""
+    """The run in one line for a status line, at most about 60 columns: name, step, loss, time left, cost, alarms."""
     state = status.state
     if not is_running(status) or state.phase not in ("training", "evaluating", "saving", "held"):
         return f"{shown(run.name)} {describe.phase(state)}"
