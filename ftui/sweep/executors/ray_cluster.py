@@ -7,6 +7,7 @@ which there is one of each, and outlive the process that made them.
 import json
 import logging
 import os
+import socket
 import zlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -19,7 +20,7 @@ from ftui.sweep.executors import executor
 from ftui.sweep.executors.executor import ExecutorError, last_line, read_profile
 from ftui.sweep.executors.on_node import UNTIL_EOF
 from ftui.sweep.executors.run_actor import RunActor
-from ftui.sweep.executors.run_settings import RunSettings
+from ftui.sweep.executors.run_settings import RunSettings, host_and_port
 from ftui.sweep.sweep_files import SweepFiles
 from ftui.text import shown
 
@@ -46,6 +47,7 @@ class RayCluster:
         """
         if self._ray is not None:
             return self._ray
+        _reach(self._settings.address)
         try:
             import ray
         except ImportError:
@@ -130,6 +132,28 @@ class RayCluster:
 
     def _name(self, trial: int) -> str:
         return f"{self._files.name}-{zlib.crc32(os.fsencode(self._files.folder)):08x}-{trial}"
+
+
+def _reach(address: str) -> None:
+    """See that somebody listens there: Ray itself would try for minutes. Without an address in `[run]` Ray takes the
+    one in RAY_ADDRESS.
+
+    Raises:
+        ExecutorError: nobody does.
+    """
+    key, place = "address in [run]", host_and_port(address)
+    if not address:
+        key, address = "RAY_ADDRESS", os.environ.get("RAY_ADDRESS", "")
+        place = host_and_port(address)
+    if place is None:  # nothing is said, or what only Ray understands
+        return
+    try:
+        socket.create_connection(place, ANSWER_SECONDS).close()
+    except (OSError, UnicodeError) as error:  # the latter: no name that a host can have
+        raise ExecutorError(
+            f"{key} is {shown(address)}, and nothing answers there: {error}.",
+            hint="It is HOST:PORT of the cluster's head, as `ray start --head` prints it (port 6379, mostly).",
+        ) from error
 
 
 def _asked(question: Any, *arguments: object) -> Any:

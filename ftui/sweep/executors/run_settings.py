@@ -21,6 +21,7 @@ RUN_KEYS = (
 )  # fmt: skip
 WORD = re.compile(r"[\w.,:@/+-]+")
 TIME = re.compile(r"(\d+-)?\d{1,3}(:\d\d){0,2}")
+ADDRESS = re.compile(r"(?P<host>[\w.-]+|\[[\w:.%]+\]):(?P<port>[1-9]\d{0,4})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def read_run_settings(reader: "PlanReader") -> RunSettings:
         partition=_read_word(reader, table, "partition", WORD, "a name as `sinfo` has it"),
         account=_read_word(reader, table, "account", WORD, "a name as `sacctmgr show assoc` has it"),
         lines=tuple(lines),
-        address=_read_word(reader, table, "address", WORD, "HOST:PORT of the Ray cluster's head"),
+        address=_read_address(reader, table),
     )  # fmt: skip
 
 
@@ -85,6 +86,23 @@ def _read_word(reader: "PlanReader", table: Mapping[str, Any], name: str, form: 
         return str(given)
     reader.fault(("run", name), f"cannot be {given!r}", f"Write {name} = {example}.")
     return ""
+
+
+def _read_address(reader: "PlanReader", table: Mapping[str, Any]) -> str:
+    given = table.get("address", "")
+    if given == "" or (isinstance(given, str) and host_and_port(given)):
+        return str(given)
+    fix = 'Write address = "10.0.0.5:6379": HOST:PORT of the Ray cluster\'s head.'
+    reader.fault(("run", "address"), f"cannot be {given!r}", fix)
+    return ""
+
+
+def host_and_port(address: str) -> tuple[str, int] | None:
+    """The two parts of `HOST:PORT`, an IPv6 host without its brackets; `None` for any other text."""
+    found = ADDRESS.fullmatch(address)
+    if found is None or int(found["port"]) > 65535:
+        return None
+    return found["host"].strip("[]"), int(found["port"])
 
 
 def _read_card(reader: "PlanReader", table: Mapping[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """PPO's formulas against what trl 1.12's PPOTrainer computed of one rollout and of its third update on it.
 
-The figures are recorded (tests/fixtures/ppo/record.py): the trainer is gone from later versions. Of an answer that
-ended, theirs has a place after the last token, with the score and a value of its own; the formulas are the same.
+The figures were recorded from that trainer as it trained: later versions do not have it. Of an answer that ended,
+theirs has a place after the last token, with the score and a value of its own; the formulas are the same.
 """
 
 import json

@@ -96,6 +96,7 @@ def test_a_trial_whose_jobs_never_begin_ends_and_says_why(
     assert first.ended == "sent 5 times, and came no further: failed, exit code 9; no such module"
 
 
+@pytest.mark.slow
 def test_slurm_that_is_down_for_a_while_loses_no_trial(make_sweep: MakeSweep, slurm: Path) -> None:
     files = make_sweep(ONE_AT_A_TIME, more=ON_SLURM)
     (slurm / "full").touch()
