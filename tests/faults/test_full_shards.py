@@ -86,7 +86,7 @@ def test_divided_weights_train_as_whole_ones(
 
 def test_divided_weights_resume_exactly_and_at_other_sizes(bench_source: Path, memory: Path, zygote: Zygote) -> None:
     """Killed on one rank, then on the other; and parked, whole on one rank for a while, divided in the other way and
-    pre-empted."""
+    pre-empted, and by three ranks in the end, one of which has two rows of a step's four."""
     bench = bench_at(bench_source, memory / "bench")
     divided = "hardware.shard=all"
     straight, cut = opened_full(bench, "straight", divided), opened_full(bench, "cut", divided)
@@ -103,9 +103,9 @@ def test_divided_weights_resume_exactly_and_at_other_sizes(bench_source: Path, m
     moved, gate = opened_full(bench, "moved", divided), bench.folder / "gate"
     lives: list[tuple[int, str, Hooks, list[int]]] = [
         (2, "all", {"gate": [str(gate), 7]}, [PARKED, 0]),
-        (1, "none", {"kill": ["backward", 14]}, [-9]),
+        (1, "none", {"kill": ["backward", 6]}, [-9]),
         (2, "state", {"gate": [str(gate), 2]}, [PREEMPTED_SAVED, 0]),
-        (2, "state", {}, [0, 0]),
+        (3, "all", {}, [0, 0, 0]),
     ]
     for attempt, (size, mode, hooks, codes) in enumerate(lives, start=1):
         keys = (f"hardware.num_processes={size}", f"hardware.shard={mode}")
@@ -128,3 +128,8 @@ def test_divided_weights_resume_exactly_and_at_other_sizes(bench_source: Path, m
     started = [r for r in records(moved) if isinstance(r, RunStarted)]
     assert [start.reproducibility for start in started] == [None, *["SAME STATE"] * 3]
     assert "shard: all -> none" in started[1].reproducibility_reasons
+    assert any(reason.startswith("processes: 2 -> 3 (") for reason in started[3].reproducibility_reasons)
+    one, two = ({step.step: step for step in steps(run)} for run in (straight, moved))
+    for first in (min(number for number, step in two.items() if step.attempt == attempt) for attempt in (2, 3, 4)):
+        assert two[first].loss == pytest.approx(one[first].loss, rel=1e-6), first
+    assert sum(step.attempt == 4 for step in two.values()) >= 10, "steps of three ranks"
