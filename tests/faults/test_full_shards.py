@@ -1,6 +1,7 @@
 """Full fine-tuning of weights that two ranks share: the run is that of two ranks that each have all of them."""
 
 import signal
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +23,7 @@ from tests.faults.test_ranks import GENERATE, TWO, start_two
 from tests.faults.test_shards import measured
 from tests.support.bench import Workbench, bench_at, newest, records, resumed_from
 from tests.support.driving import steps, wait_until
+from tests.support.pickle_watch import MEANT
 from tests.support.sameness import same_runs
 from tests.support.zygote import Hooks, Zygote, tail_of
 
@@ -133,3 +135,19 @@ def test_divided_weights_resume_exactly_and_at_other_sizes(bench_source: Path, m
     for first in (min(number for number, step in two.items() if step.attempt == attempt) for attempt in (2, 3, 4)):
         assert two[first].loss == pytest.approx(one[first].loss, rel=1e-6), first
     assert sum(step.attempt == 4 for step in two.values()) >= 10, "steps of three ranks"
+
+
+def test_ranks_write_and_read_no_pickle(bench_source: Path, memory: Path, zygote: Zygote) -> None:
+    """Neither in a file nor among each other: from before they meet until they end, over a save and a resume."""
+    bench = bench_at(bench_source, memory / "bench")
+    run, seen = opened_full(bench, "watched", "hardware.shard=all", "train.max_steps=5"), bench.folder / "seen"
+    lives: list[tuple[Hooks, list[int]]] = [({"kill": ["backward", 5]}, [-9, -9]), ({}, [0, 0])]
+    for attempt, (hooks, codes) in enumerate(lives, start=1):
+        watch: Hooks = {"watch_pickle": [str(seen)], **hooks}
+        engines = start_two(zygote, bench, run, attempt, hooks=watch, victim=None)
+        assert [engine.wait() for engine in engines] == codes, tail_of(run)
+    assert resumed_from(run) == "checkpoints/checkpoint-4"
+    found = [line.split()[0] for line in seen.read_text().splitlines()]
+    assert Counter(found) == Counter(MEANT * 4), seen.read_text()
+    files = [path for folder in (run.checkpoints, run.final) for path in folder.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} == {".safetensors", ".json", ".jinja", ".md"}

@@ -33,14 +33,14 @@ def opened(bench: Workbench, name: str, *overrides: str) -> Run:
 
 
 def start_two(
-    zygote: Zygote, bench: Workbench, run: Run, attempt: int = 1, *, hooks: Hooks | None = None, victim: int = 1,
+    zygote: Zygote, bench: Workbench, run: Run, attempt: int = 1, *, hooks: Hooks | None = None, victim: int | None = 1,
     size: int = 2,
 ) -> list[Attempt]:  # fmt: skip
-    """Both ranks, or all `size`; `hooks` are those of the victim."""
+    """Both ranks, or all `size`; `hooks` are those of the victim, of each where it is `None`."""
     port, token = free_port(), f"t{attempt}"
     places = [bench.env if size == 1 else rank_environment(rank, size, port, bench.env) for rank in range(size)]
     return [
-        zygote.start(run, place, attempt=attempt, token=token, hooks=hooks if rank == victim else None)
+        zygote.start(run, place, attempt=attempt, token=token, hooks=hooks if victim in (rank, None) else None)
         for rank, place in enumerate(places)
     ]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.support.murder import arm as kill_at_place
 from tests.support.murder import die
+from tests.support.pickle_watch import watch_pickle
 
 
 def arm(name: str, arguments: list[Any]) -> None:
@@ -381,4 +382,5 @@ HOOKS: dict[str, Callable[..., None]] = {
     "no_room_in_shared_pass": no_room_in_shared_pass,
     "die_answering": die_answering,
     "audit_pickle": audit_pickle,
+    "watch_pickle": watch_pickle,
 }
