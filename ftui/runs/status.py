@@ -228,14 +228,15 @@ def _is_new(run: Run, state: RunState) -> bool:
 
 
 def _is_elsewhere(run: Run, engine: Identity | None) -> bool:
-    """Whether the engine is one of another machine or container, and wrote its beat not long ago. Clocks may differ:
-    that says how a run is shown, and whether it can be asked something; never whether it may be started."""
+    """Whether the engine is one of another machine or container, and says that its beat is of just now. (The file may
+    be newer: of a run that was killed and copied.) Clocks may differ: that says how a run is shown, and whether it can
+    be asked something; never whether it may be started."""
     own = this_process()
     if engine is None or (engine.boot, engine.namespace) == (own.boot, own.namespace):
         return False
     try:
-        return abs(time.time() - run.beat.stat().st_mtime) < FRESH_SECONDS
-    except OSError:
+        return abs(time.time() - read_json(run.beat, Beat).time) < FRESH_SECONDS
+    except (OSError, *DAMAGED):
         return False
 
 

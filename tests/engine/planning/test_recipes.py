@@ -29,6 +29,8 @@ def recipe(path: Path, model: Path, rows: Path, *overrides: str) -> Profile:
     fitting.append('data.allow=["answers_cut_off"]')  # its tokenizer makes a token of nearly every letter
     if profile.model.from_scratch is not None:
         fitting = ["model.from_scratch.vocab_size=600"]
+    if profile.run.stage == "grpo":
+        fitting.append(f"grpo.max_completion_length={min(32, profile.grpo.max_completion_length)}")
     if profile.run.stage == "pretrain":
         fitting += [f"data.train={json.dumps(str(rows))}", "data.eval_num_rows=2"]
     return resolve(path, overrides=[*fitting, *overrides]).profile

@@ -1,6 +1,6 @@
 """What a node of a cluster does with a trial that it is given, perhaps twice."""
 
-import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from ftui.errors import PARKED, PREEMPTED_SAVED, HardwareError, LostRunError
 from ftui.runs.events import RunStopped
 from ftui.runs.journal import encode
+from ftui.runs.records.signs_of_life import Beat
 from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.runs.state import RunState
@@ -71,18 +72,23 @@ def test_a_run_is_started_by_one_of_those_who_are_given_it(
     assert try_lock(run.supervisor_lock) is not None or lock is not None, "the lock is free again"
 
 
+def beat_at(run: Run, moment: float, step: int = 1) -> None:
+    beat = Beat(phase="training", step=step, micro_step=0, progress=step, time=moment, attempt=1)
+    run.beat.write_bytes(msgspec.json.encode(beat))
+
+
 def test_a_run_that_gives_signs_of_life_elsewhere_is_not_started(
     sent: tuple[SweepFiles, Run], append: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its node was given up by the scheduler, and trains on."""
     files, run = sent
     append(run.supervisor_log, EngineStarted(identity=ELSEWHERE), attempt=1)
-    run.beat.write_text("1")
+    beat_at(run, time.time())
     assert read_status(run).elsewhere, "that is how it is shown, too"
-    monkeypatch.setattr("ftui.runs.status.time.sleep", lambda _: run.beat.write_text("2"))
+    monkeypatch.setattr("ftui.runs.status.time.sleep", lambda _: beat_at(run, time.time(), step=2))
     with pytest.raises(LostRunError, match="another machine"):
         start_trial(files, 0)
-    os.utime(run.beat, (0, 0))
+    beat_at(run, 1.0)
     assert not read_status(run).elsewhere and read_status(run).state.phase == "lost"
 
 
