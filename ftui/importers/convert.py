@@ -21,6 +21,7 @@ from ftui.text import shown
 
 SCRIPTS = (".sh", ".bash", ".zsh")
 PROGRAMS = {".py": "a Python program", ".ipynb": "a notebook"}
+STAGE: Key = ("run", "stage")
 ROUNDS = 40  # each takes away what cannot be said, so that what is left is a profile
 
 
@@ -143,12 +144,15 @@ def _make_valid(draft: ProfileDraft, path: Path) -> tuple[str, ...]:
 
 
 def _take_away(draft: ProfileDraft, problem: ProfileFault) -> bool:
-    """Removes one value that is at fault; whether there was one. What no key of the file says goes first."""
+    """Removes one value that is at fault; whether there was one. What no key of the file says goes first.
+
+    The stage stays, which all else was read for.
+    """
     at_fault = [
         key
         for wrong in (problem.key, *problem.others)
         for key in draft.values
-        if key == wrong[: len(key)] or key[: len(wrong)] == wrong
+        if (key == wrong[: len(key)] or key[: len(wrong)] == wrong) and key != STAGE
     ]
     if not at_fault:
         return False
@@ -163,8 +167,12 @@ NEEDED: dict[Key, str] = {
     ("model",): "model.name_or_path: the file does not say which model is trained",
     ("data",): _UNNAMED_ROWS,
     ("data", "train"): _UNNAMED_ROWS,
+    ("rewards", "reward_funcs"): "rewards.reward_funcs: what gives the rewards: a ready one (docs/rewards.md), or"
+    " FILE.py:NAME for a function of yours, which runs with --allow reward-code",
 }
 
 
 def _needed(problem: ProfileFault) -> str:
+    if problem.key == STAGE:  # it stays: what it needs is the other key
+        problem = replace(problem, key=next(iter(problem.others), STAGE))
     return NEEDED.get(problem.key) or f"{'.'.join(problem.key)}: {problem.message}"

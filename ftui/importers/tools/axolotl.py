@@ -24,6 +24,7 @@ from ftui.importers.rules import (
 )
 from ftui.importers.sharding import TRAINER_SHARDING, offloads
 from ftui.importers.tools import axolotl_data, axolotl_preference, axolotl_tokens, guides
+from ftui.importers.tools.grpo import grpo_keys
 from ftui.importers.tools.preference_keys import compares, usual_rate
 from ftui.importers.tools.push_keys import push_rules
 from ftui.importers.tools.trainer import (
@@ -194,6 +195,27 @@ def _tracker(name: str) -> Rule:
     return rule
 
 
+def _length(draft: ProfileDraft, leaf: Leaf) -> None:
+    answer = axolotl_preference.GRPO.longest_answer(draft)
+    if above_zero(leaf.value) <= answer:
+        raise Unfit(f"an answer of {answer} tokens leaves a prompt no room in it; there it cuts nothing")
+    note = "of a prompt and its answer; longer prompts are left out here, and there nothing is cut"
+    draft.carry(leaf, "data.max_length", above_zero(leaf.value), note)
+
+
+def _of_grpo() -> dict[str, Rule]:
+    """Keys that mean something else in stage grpo."""
+    tests = [name for name in axolotl_data.RULES if name.startswith("test_datasets[]")]
+    own = {
+        "sequence_len": _length,
+        "lora_dropout": grpo_keys.lora_dropout,
+        **each(grpo_keys.not_evaluated, " ".join(["val_set_size", "eval_strategy", *tests])),
+        **drops("prompts that are too long are left out here", "excess_length_strategy"),
+        **drops("answers are trained on, as there", "train_on_inputs"),
+    }
+    return axolotl_preference.GRPO.gated(own, RULES)
+
+
 RULES: dict[str, Rule] = {
     **TRAINER,
     **axolotl_data.RULES,
@@ -286,6 +308,7 @@ RULES: dict[str, Rule] = {
             " max_packed_sequence_len", matters=True),
     **drops("a setting of answering, which is no part of training here", "gradio_*"),
 }  # fmt: skip
+RULES |= _of_grpo()
 
 
 def _suppose(draft: ProfileDraft) -> None:
@@ -294,6 +317,9 @@ def _suppose(draft: ProfileDraft) -> None:
     method = _method(draft)
     note = "unfrozen_parameters" if method == "freeze" else "no adapter" if method == "full" else ""
     draft.suppose("adapter.method", method if method in ("full", "freeze", "lora", "qlora") else "lora", note)
+    stage = axolotl_preference.stage_of(draft)
+    if stage == "grpo":
+        axolotl_preference.GRPO.suppose(draft)
     if draft.given("adapter.method") in ("lora", "qlora") and draft.given("adapter.name_or_path") is None:
         draft.suppose_all("adapter", "PEFT's default", r=8, lora_alpha=8)
         draft.suppose("adapter.lora_dropout", 0.0)
@@ -307,10 +333,12 @@ def _suppose(draft: ProfileDraft) -> None:
         micro = draft.values.get(("train", "per_device_train_batch_size"), 1)
         draft.suppose("eval.per_device_eval_batch_size", micro, f"{TOOL} takes micro_batch_size")
     draft.suppose("checkpoint.save_strategy", "epoch")
-    rate = usual_rate(axolotl_preference.stage_of(draft))
+    rate = grpo_keys.USUAL_RATE if stage == "grpo" else usual_rate(stage)
     rates = {} if rate is None else {"learning_rate": rate}
     suppose_trainer(draft, **rates, per_device_train_batch_size=1, num_train_epochs=1.0, lr_scheduler_type="cosine",
                     warmup_steps=0.03, precision="auto")  # fmt: skip
+    if stage == "grpo":
+        axolotl_preference.GRPO.settle_batch(draft)
 
 
 def _recognizes(document: Document) -> bool:

@@ -18,7 +18,7 @@ from ftui.importers.rules import (
     template_file,
     to,
 )
-from ftui.importers.tools.axolotl_preference import columns_of_type, stage_of, template_of_types
+from ftui.importers.tools.axolotl_preference import MADE_THERE, columns_of_type, stage_of, template_of_types
 from ftui.importers.tools.preference_keys import compares
 from ftui.importers.values import Unfit, is_on, one_of, text, texts
 
@@ -51,6 +51,8 @@ def _form(draft: ProfileDraft, leaf: Leaf) -> str:
     if leaf.path[0] == "pretraining_dataset":
         return "text"
     stage = stage_of(draft)
+    if stage == "grpo" and kind is not None:
+        raise Unfit(MADE_THERE)
     if compares(stage):
         return _form_of_stage(draft, leaf, stage)
     if _is_own_type(draft, leaf):

@@ -1,4 +1,4 @@
-"""Axolotl's keys of training by preferences (`rl: dpo` and its kin), and the types of rows that are for it.
+"""Axolotl's keys of training by preferences (`rl: dpo` and its kin) and rewards (`rl: grpo`), and types of rows for it.
 
 Its trainers are TRL's, so what TRL makes of a value holds here, too.
 """
@@ -9,6 +9,7 @@ from typing import Any
 from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft, as_text
 from ftui.importers.rules import OFF, Rule, drops, refuse
+from ftui.importers.tools.grpo.grpo_keys import GrpoFile
 from ftui.importers.tools.preference_keys import (
     CPO_SIMPO,
     IS_MEASURED,
@@ -23,7 +24,7 @@ from ftui.importers.tools.preference_keys import (
 )
 from ftui.importers.values import Unfit, flag, is_on, real, reals, whole, word_or
 
-STAGES = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "simpo"}
+STAGES = {"dpo": "dpo", "ipo": "dpo", "kto": "kto", "orpo": "orpo", "simpo": "simpo", "grpo": "grpo"}
 BETAS = ("trl.beta", "rl_beta", "dpo_beta")
 """What beta is called, the first that is given counts."""
 
@@ -124,8 +125,16 @@ def _beta(draft: ProfileDraft, leaf: Leaf) -> None:
     first = next(name for name in (*BETAS, "orpo_alpha") if draft.raw(name) is not None)
     if leaf.name != first:
         draft.drop(leaf, f"{first} comes first, as there")
+    elif stage_of(draft) == "grpo" and leaf.name in BETAS:
+        GRPO.beta(draft, leaf)
     else:
         for_stage("beta", stage_of)(draft, leaf)
+
+
+GRPO = GrpoFile(
+    lambda draft: stage_of(draft) == "grpo", lambda draft: bool(draft.raw("adapter")), "trl.", ("micro_batch_size", 1)
+)
+MADE_THERE = "a function makes the rows there: write rows with `prompt`, and the columns that rewards take, to a file"
 
 
 def _losses_named(draft: ProfileDraft) -> list[str]:
@@ -206,9 +215,10 @@ RULES: dict[str, Rule] = {
             "dpo_padding_free dpo_use_liger_kernel dpo_use_logits_to_keep"),
     **drops("Axolotl itself makes nothing of it any more", "dpo_norm_loss dpo_generate_during_eval"),
     **drops("Axolotl's trainers of these stages take no notice of it", "max_prompt_len"),
-    **drops("a setting of reinforcement learning, which is not yet built",
-            "trl trl.* ebft ebft.* vllm vllm.*", matters=True),
+    **drops("not built", "trl trl.* ebft ebft.*", matters=True),
+    **drops("a setting of vLLM, which is not used", "vllm vllm.*"),
 }  # fmt: skip
+RULES |= {name: rule for name, rule in GRPO.rules(RULES).items() if name not in BETAS}
 
 
 def suppose(draft: ProfileDraft) -> None:

@@ -24,6 +24,9 @@ def stage(draft: ProfileDraft, leaf: Leaf) -> None:
         draft.carry(leaf, "run.stage", loss if loss in OF_THEIR_OWN else "dpo")
     elif name in STAGES:
         draft.carry(leaf, "run.stage", STAGES[name])
+    elif name == "grpo":
+        draft.refused = "LLaMA-Factory has no GRPO; a profile of stage grpo is described in docs/stages/grpo.md"
+        draft.drop(leaf, draft.refused, matters=True)
     else:
         refuse(draft, leaf, f"training by {name}")
 

@@ -21,6 +21,7 @@ from ftui.importers.rules import (
     template_file,
 )
 from ftui.importers.tools import axolotl_data, trl_preference
+from ftui.importers.tools.grpo import grpo_keys
 from ftui.importers.tools.preference_keys import NO_DROPOUT, usual_rate
 from ftui.importers.tools.trainer import LOADER, TRAINER, no_clipping, suppose_trainer
 from ftui.importers.values import Unfit, flag, is_on, text, word_or
@@ -57,7 +58,8 @@ def _rows(draft: ProfileDraft) -> tuple[Any, Any]:
     train, test = as_text(draft.raw("dataset_train_split")), as_text(draft.raw("dataset_test_split"))
     sources = list_sources([path], subset=subset, split="" if train == "train" else train)
     times = {word_or(draft.raw(name), "no") for name in ("eval_strategy", "evaluation_strategy")}
-    tests = list_sources([path], subset=subset, split=test or "test") if times & {"steps", "epoch"} else None
+    evaluates = bool(times & {"steps", "epoch"}) and not trl_preference.is_grpo(draft)
+    tests = list_sources([path], subset=subset, split=test or "test") if evaluates else None
     return path if sources == [path] else sources, tests
 
 
@@ -88,6 +90,19 @@ def _loss(draft: ProfileDraft, leaf: Leaf) -> str:
     on = is_on(draft.raw("assistant_only_loss")) or is_on(draft.raw("completion_only_loss"))
     return "assistant" if on else "everything"
 
+
+def _prompt_column(draft: ProfileDraft, leaf: Leaf) -> None:
+    draft.carry(leaf, "data.columns", {"prompt": text(leaf.value)})
+
+
+_GRPO = grpo_keys.GrpoFile(trl_preference.is_grpo, lambda draft: _method(draft) != "full")
+_SYSTEM = "write it into the rows: a prompt may be turns, the first of the system"
+OF_GRPO: dict[str, Rule] = {
+    "lora_dropout": grpo_keys.lora_dropout,
+    "dataset_prompt_column": _prompt_column,
+    **each(grpo_keys.not_evaluated, "dataset_test_split test_split_size eval_strategy evaluation_strategy"),
+    **drops(_SYSTEM, "system_prompt", matters=True),
+}
 
 RULES: dict[str, Rule] = {
     **TRAINER,
@@ -122,12 +137,16 @@ RULES: dict[str, Rule] = {
     **drops("ftui knows it", "lora_task_type ignore_bias_buffers padding_free"),
     **trl_preference.RULES,
 }  # fmt: skip
+RULES |= _GRPO.rules(RULES)
+RULES |= _GRPO.gated(OF_GRPO, RULES)
 
 
 def _suppose(draft: ProfileDraft) -> None:
     trl_preference.suppose(draft)
     stage, method = trl_preference.stage_of(draft), _method(draft)
     draft.suppose("adapter.method", method)
+    if stage == "grpo":
+        _GRPO.suppose(draft)
     if method != "full":
         no_dropout = trl_preference.drops_nothing(draft)
         draft.suppose("adapter.lora_dropout", 0.0 if no_dropout else 0.05, NO_DROPOUT if no_dropout else "")
@@ -144,10 +163,12 @@ def _suppose(draft: ProfileDraft) -> None:
     draft.suppose("train.precision", "bf16" if not any(map(is_on, halves)) and halves[0] is None else "fp32")
     suppose_trainer(
         draft,
-        learning_rate=3e-6 if stage == "ppo" else usual_rate(stage) or 2e-5,
+        learning_rate={"ppo": 3e-6, "grpo": grpo_keys.USUAL_RATE}.get(stage) or usual_rate(stage) or 2e-5,
         activation_checkpointing=True,
         logging_steps=10,
     )
+    if stage == "grpo":
+        _GRPO.settle_batch(draft)
 
 
 def _recognizes(document: Document) -> bool:

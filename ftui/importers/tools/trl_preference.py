@@ -43,9 +43,12 @@ OF_SEVERAL = (
 )
 """Keys of several trainers on preferences, of none of SFT."""
 
-REINFORCING = (
-    "reward_funcs num_generations steps_per_generation epsilon_high scale_rewards use_vllm vllm_mode reward_weights"
+OF_GRPO = (
+    "reward_funcs num_generations steps_per_generation generation_batch_size epsilon_high scale_rewards reward_weights"
+    " importance_sampling_level num_iterations mask_truncated_completions vllm_mode use_vllm"
 )
+OF_RLOO = "normalize_advantages reward_clip_range rloo_k"
+RLOO = "training by TRL's RLOO, whose ratio is of whole answers and whose reward has the KL in it"
 OF_PPO: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "num_ppo_epochs": ("num_ppo_epochs", whole), "num_mini_batches": ("num_mini_batches", whole),
     "kl_coef": ("kl_coef", real), "kl_estimator": ("kl_estimator", text), "cliprange": ("cliprange", real),
@@ -64,15 +67,19 @@ _NAMED = re.compile(rf"(?:^|[^a-z])({'|'.join(STAGES)})(?:[^a-z]|$)")
 
 
 def trainer(draft: ProfileDraft) -> tuple[str, str]:
-    """What the file trains by, as a stage: dpo, kto, orpo, cpo, rm or sft; and how that is known."""
+    """What the file trains by, as a stage: dpo, kto, orpo, cpo, rm, ppo, grpo or sft; and how that is known."""
     raw, has = draft.raw, draft.document.has
     if has(*PPO_ALONE.split()):
         return "ppo", "its keys are of PPO"
-    if has(*REINFORCING.split()):
+    if is_rloo(draft):
         return "sft", ""
+    if raw(f"{TRL_COMMAND}.grpo") is not None:
+        return "grpo", "TRL's grpo"
     for name, stage in STAGES.items():
         if raw(f"{TRL_COMMAND}.{name}") is not None:
             return stage, f"TRL's {name}"
+    if has(*OF_GRPO.split()):
+        return "grpo", "its keys are of GRPO"
     if (key := next(filter(has, OF_ONE_TRAINER), None)) is not None:
         return OF_ONE_TRAINER[key], f"{key} is a key of this trainer"
     if raw("lora_task_type") == "SEQ_CLS":
@@ -87,6 +94,16 @@ def trainer(draft: ProfileDraft) -> tuple[str, str]:
     if match := next((match for name in names if (match := _NAMED.search(name.lower()))), None):
         return STAGES[match[1]], f"the file or its output is named for {match[1]}"
     return "dpo", ""
+
+
+def is_rloo(draft: ProfileDraft) -> bool:
+    """Whether the file trains by TRL's RLOO, which is another loss than stage grpo with that estimator."""
+    return draft.raw(f"{TRL_COMMAND}.rloo") is not None or draft.document.has(*OF_RLOO.split())
+
+
+def is_grpo(draft: ProfileDraft) -> bool:
+    """Whether the file trains by GRPO."""
+    return trainer(draft)[0] == "grpo"
 
 
 def stage_of(draft: ProfileDraft) -> str:
@@ -232,7 +249,7 @@ _CUT = only("keep_start", "the end of a sequence is cut here, never its beginnin
 _PACKED = drops("the last part of a row that is too long is cut", "truncation_mode")["truncation_mode"]
 RULES: dict[str, Rule] = {
     **{key: _to(key) for key in TAKES if key not in ("loss_type", "loss_weights", "label_smoothing", "use_weighting")},
-    **each(_command, " ".join(f"{TRL_COMMAND}.{name}" for name in STAGES)),
+    **each(_command, " ".join(f"{TRL_COMMAND}.{name}" for name in (*STAGES, "grpo"))),
     "loss_type": _loss,
     "loss_weights": _to("loss_weights", reals),
     "use_weighting": _to("use_weighting", flag),
@@ -260,7 +277,8 @@ RULES: dict[str, Rule] = {
     **drops("an answer ends with the model's end tokens", "stop_token stop_token_id"),
     **drops("set eval.sample_prompts to see answers", "num_sample_generations"),
     **drops("not built", "alpha", matters=True),
-    **drops("a setting of reinforcement learning, which is not yet built", REINFORCING, matters=True),
+    **drops("it is for stage grpo", OF_GRPO),
+    **drops("it is for TRL's RLOO", f"{TRL_COMMAND}.rloo {OF_RLOO}", matters=True),
 }  # fmt: skip
 
 
@@ -268,8 +286,8 @@ def suppose(draft: ProfileDraft) -> None:
     """The stage and what its trainer does where the file says nothing."""
     name, why = trainer(draft)
     stage = stage_of(draft)
-    if draft.document.has(*REINFORCING.split()):
-        draft.refused = "reinforcement learning is not yet built"
+    if is_rloo(draft):
+        draft.refused = f'{RLOO}, is not built: trl grpo\'s keys with grpo.adv_estimator = "rloo" are nearest'
         draft.suppose("run.stage", stage)
     elif why:
         draft.suppose("run.stage", stage, why)

@@ -143,6 +143,6 @@ def test_rows_that_are_too_long_are_told(tmp_path: Path) -> None:
     assert lost(imported("rl: dpo\nexcess_length_strategy: drop", tmp_path, start=start)) == {"excess_length_strategy"}
 
 
-@pytest.mark.parametrize("keys", ["rl: grpo", "rl: gdpo", "rl: ebft", "process_reward_model: true"])
+@pytest.mark.parametrize("keys", ["rl: gdpo", "rl: ebft", "process_reward_model: true"])
 def test_other_kinds_of_training_are_refused(keys: str, tmp_path: Path) -> None:
     assert imported(keys, tmp_path).refused

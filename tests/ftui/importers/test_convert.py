@@ -15,7 +15,7 @@ from ftui.importers import Imported, import_file
 from ftui.profile.layers import resolve
 from tests.support.imports import FILES, FIXTURES, settled
 
-REFUSED = {"trl_grpo.yaml"}
+REFUSED = {"trl_rloo.yaml"}
 INCOMPLETE = {"deepspeed_zero2.json"}
 
 
@@ -385,7 +385,7 @@ def test_on_a_terminal_the_report_is_not_printed_twice(
     printed = capsys.readouterr()
     assert "Not carried over" in printed.out and "Not carried over" not in printed.err
     assert "values carried over" in printed.err and "-o FILE" in printed.err
-    assert import_profile(FIXTURES / "trl_grpo.yaml", None, as_json=False) == 30
+    assert import_profile(FIXTURES / "trl_rloo.yaml", None, as_json=False) == 30
     assert "Not carried over" in capsys.readouterr().err, "then there is nothing else to read it in"
 
 
@@ -410,14 +410,14 @@ def test_paths_stay_right_wherever_the_profile_is_written(tmp_path: Path) -> Non
 
 
 def test_exit_codes_and_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    good, refused = FIXTURES / "trl_sft.yaml", FIXTURES / "trl_grpo.yaml"
+    good, refused = FIXTURES / "trl_sft.yaml", FIXTURES / "trl_rloo.yaml"
     assert import_profile(good, None, as_json=False) == 0
     printed = capsys.readouterr()
     assert tomllib.loads(printed.out)["model"]["name_or_path"] == "Qwen/Qwen2.5-0.5B"
     assert "eos_token" in printed.err
     out = tmp_path / "made.toml"
     assert import_profile(refused, out, as_json=False) == 30 and not out.exists()
-    assert "reinforcement learning is not yet built" in capsys.readouterr().err
+    assert "RLOO" in capsys.readouterr().err
     assert import_profile(good, out, as_json=True) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["kind"] == "TRL" and told["profile"] == out.read_text() and told["written"] == str(out)

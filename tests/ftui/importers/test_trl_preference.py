@@ -118,11 +118,6 @@ def test_the_command_counts_beside_the_file_that_it_names(tmp_path: Path) -> Non
     assert values["run"]["stage"] == "orpo" and values["preference"] == {"beta": 0.3}
 
 
-@pytest.mark.parametrize("keys", ["num_generations: 8\nbeta: 0.04", "reward_funcs: [accuracy]"])
-def test_reinforcement_learning_is_refused(keys: str, tmp_path: Path) -> None:
-    assert imported(keys, tmp_path).refused
-
-
 def test_its_last_ppo(tmp_path: Path) -> None:
     """PPOConfig's keys become those of stage ppo; the model is the one that was fine-tuned, the reward a model's."""
     keys = (
