@@ -299,7 +299,7 @@ def suppose(draft: ProfileDraft) -> None:
         draft.suppose("ppo.max_completion_length", 53)
         room = 1024 + draft.given("ppo.max_completion_length")
         draft.suppose("data.max_length", room, "nothing is cut there: a prompt, and its answer")
-        if whole(draft.raw("num_mini_batches") or 1) > 1:
+        if (draft.given("ppo.num_mini_batches") or 1) > 1:
             why = "here num_mini_batches multiplies it: divide train.gradient_accumulation_steps by it"
             draft.drop_part("a batch divided into", draft.raw("num_mini_batches"), why)
     if name == "kto":

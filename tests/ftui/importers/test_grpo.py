@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import pytest
 
 from ftui.importers import Imported, import_file
 from ftui.importers.tools.grpo.reward_names import THINK
-from ftui.profile.sections.sampled_stages import GrpoSection
-from tests.support.imports import FIXTURES
+from ftui.profile.sections.sampled_stages import POLICY_STAGES, GrpoSection
+from tests.support.imports import FIXTURES, settled
 from tests.support.made_profile import checked, lost
 
 TRL = "model_name_or_path: m/m\ndataset_name: o/prompts\nuse_peft: true\n"
@@ -145,9 +146,27 @@ def test_one_process_gives_the_answers_of_all(tmp_path: Path) -> None:
     assert lost(made) == {"launcher.num_processes"} and "num_processes" not in values.get("hardware", {})
 
 
-@pytest.mark.parametrize("keys", ["beta: 0.04"])
-def test_full_fine_tuning_stays_what_it_is(keys: str, tmp_path: Path) -> None:
-    made = imported(f"model_name_or_path: m/m\ndataset_name: o/p\n{JUDGED}{keys}\n", tmp_path)
+@pytest.mark.parametrize("text", [
+    f"{TRL}{JUDGED}num_generations: many\nmax_completion_length: [1]\nper_device_train_batch_size: x\nbeta: y\n"
+    "gradient_accumulation_steps: 0\nsteps_per_generation: 0\ngeneration_batch_size: -1\nreward_weights: {a: 1}\n",
+    f"{AXOLOTL}trl: {{num_generations: -4, max_completion_length: 0, reward_funcs: [{{a: 1}}], loss_type: [1]}}\n",
+    f"{TRL}num_ppo_epochs: 2\nnum_mini_batches: x\nreward_model_path: o/judge\n",
+])  # fmt: skip
+def test_what_is_no_number_is_reported(text: str, tmp_path: Path) -> None:
+    made = imported(text, tmp_path)
+    settled(made, tmp_path / "train.yaml")
+    assert tomllib.loads(made.text)["run"]["stage"] in POLICY_STAGES
+
+
+@pytest.mark.parametrize("launcher", ["--use_deepspeed --zero_stage 3", "--use_fsdp --num_processes 2"])
+def test_nothing_is_divided(launcher: str, tmp_path: Path) -> None:
+    command = f"accelerate launch {launcher} grpo.py --model_name_or_path m/m --dataset_name o/p"
+    made = imported(f"{command} --reward_funcs accuracy_reward\n", tmp_path, "run.sh")
+    assert "hardware" not in checked(made, tmp_path) and not made.unsaid and lost(made)
+
+
+def test_full_fine_tuning_stays_what_it_is(tmp_path: Path) -> None:
+    made = imported(f"model_name_or_path: m/m\ndataset_name: o/p\n{JUDGED}beta: 0.04\n", tmp_path)
     assert checked(made, tmp_path)["adapter"]["method"] == "full" and lost(made) == {"beta"}
 
 

@@ -78,8 +78,7 @@ class GrpoFile:
 
     def longest_answer(self, draft: ProfileDraft) -> int:
         """Tokens."""
-        given = draft.raw(f"{self.prefix}max_completion_length")
-        return USUAL["max_completion_length"] if given is None else whole(given)
+        return _count(draft.raw(f"{self.prefix}max_completion_length"), USUAL["max_completion_length"])
 
     def _prompt(self, draft: ProfileDraft, leaf: Leaf) -> None:
         note = f"{leaf.last}, and the answer; longer prompts are left out here, cut there"
@@ -88,10 +87,10 @@ class GrpoFile:
     def _batch(self, draft: ProfileDraft) -> tuple[int, int, int]:
         """Answers of a micro-batch on all processes; micro-batches of a step there, and here, of whole groups."""
         name, usual = self.batch
-        processes = above_zero(draft.raw(f"{LAUNCHER}.num_processes") or draft.given(PROCESSES) or 1)
-        micro = above_zero(draft.raw(name) or usual) * processes
-        there = above_zero(draft.given(ACCUMULATION) or draft.raw("gradient_accumulation_steps") or 1)
-        group = above_zero(draft.raw(f"{self.prefix}num_generations") or USUAL["num_generations"])
+        processes = _count(draft.raw(f"{LAUNCHER}.num_processes") or draft.given(PROCESSES), 1)
+        micro = _count(draft.raw(name), usual) * processes
+        there = _count(draft.given(ACCUMULATION) or draft.raw("gradient_accumulation_steps"), 1)
+        group = _count(draft.raw(f"{self.prefix}num_generations"), USUAL["num_generations"])
         unit = group // math.gcd(micro, group)
         return micro, there, math.ceil(there / unit) * unit
 
@@ -116,7 +115,7 @@ class GrpoFile:
     def settle_batch(self, draft: ProfileDraft) -> None:
         """A step has whole groups here, and one process has its answers."""
         _, there, here = self._batch(draft)
-        processes = draft.given(PROCESSES) or 1
+        processes = _count(draft.given(PROCESSES), 1)
         if processes > 1:
             draft.take_back(PROCESSES, "stage grpo generates and trains in one process", matters=True)
         if here * processes == there:
@@ -126,6 +125,14 @@ class GrpoFile:
         if draft.given(ACCUMULATION) is not None:
             draft.take_back(ACCUMULATION, f"it is {here * processes} here: {'; '.join(whys)}", matters=True)
         draft.suppose(ACCUMULATION, here * processes, "; ".join(whys))
+
+
+def _count(value: Any, usual: int) -> int:
+    """What is no count is reported where it stands, and `usual` is what counts then."""
+    try:
+        return usual if value is None else above_zero(value)
+    except Unfit:
+        return usual
 
 
 def lora_dropout(draft: ProfileDraft, leaf: Leaf) -> None:
