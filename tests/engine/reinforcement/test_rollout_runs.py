@@ -114,6 +114,7 @@ def rollout_bytes(run: Run) -> dict[str, bytes]:
     }
 
 
+ALWAYS = "three steps, twice"
 REUSES: dict[str, dict[str, Any]] = {
     "each step its own": {},
     "three steps, twice": {"steps_per_generation": 3, "num_iterations": 2, "beta": 0.1},
@@ -124,7 +125,9 @@ REUSES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("reuse", REUSES)
+@pytest.mark.parametrize(
+    "reuse", [name if name == ALWAYS else pytest.param(name, marks=pytest.mark.slow) for name in REUSES]
+)
 def test_a_run_that_was_killed_is_the_same_run(
     reuse: str, model_folder: Path, rows: Path, tmp_path: Path, judge: LetterCounter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +185,7 @@ def phases(run: Run, number: int) -> list[str]:
     return [record.phase for record in records(run, PhaseChanged) if record.attempt == number]
 
 
+@pytest.mark.slow
 def test_the_first_ratios_are_1_whatever_the_steps_share(
     model_folder: Path, rows: Path, tmp_path: Path, judge: LetterCounter
 ) -> None:
