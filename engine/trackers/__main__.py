@@ -13,8 +13,7 @@ from ftui.profile.tracker_names import GROUP, TRACKERS, own_trackers
 from ftui.runs.events import EvaluationDone, Sampled, Step
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.run_folder import Run
-from ftui.system.files import Lock, try_lock
-from ftui.system.lifeline import LEFT_SECONDS, Lifeline
+from ftui.system.lifeline import LEFT_SECONDS, Lifeline, wait_for_predecessor
 from ftui.system.redact import redact_output
 
 from .metric_names import evaluation_values, hardware_values, step_values
@@ -45,7 +44,7 @@ def main(arguments: list[str]) -> int:
         print(missing, file=sys.stderr)
         return 1
     run = Run(Path(folder))
-    lock = _lock(run.trackers / f"{name}.lock")
+    lock = wait_for_predecessor(run.trackers / f"{name}.lock")
     follow_run(run, name, lifeline)
     lock.close()
     return 0
@@ -58,13 +57,6 @@ def _missing(name: str) -> str:
     if importlib.util.find_spec(name) is not None:
         return ""
     return f"{name} is not installed (pip install {DISTRIBUTIONS.get(name, name)})"
-
-
-def _lock(path: Path) -> Lock:
-    """An earlier process of the same tracker may still be about to end."""
-    while (lock := try_lock(path)) is None:
-        time.sleep(LOOK_SECONDS)
-    return lock
 
 
 def follow_run(run: Run, name: str, lifeline: Lifeline) -> None:

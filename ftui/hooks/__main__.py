@@ -14,8 +14,8 @@ from ftui.runs.journal import Writer
 from ftui.runs.records.hook_records import JOURNAL
 from ftui.runs.run_folder import Run
 from ftui.runs.status import is_final, is_running, read_status
-from ftui.system.files import Lock, make_private_folder, try_lock
-from ftui.system.lifeline import Lifeline
+from ftui.system.files import make_private_folder
+from ftui.system.lifeline import Lifeline, wait_for_predecessor
 from ftui.system.redact import hide_variables, redact_output
 
 LOOK_SECONDS = 1.0
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     redact_output()
     lifeline = Lifeline(int(descriptor), left_seconds=None)
     make_private_folder(run.hooks, inside=run.folder)
-    lock = _wait_for_lock(run)
+    lock = wait_for_predecessor(run.hooks / "lock")
     writer = Writer(run.hooks / JOURNAL)
     try:
         follow_run(run, settings, writer, lifeline)
@@ -41,13 +41,6 @@ def main(arguments: list[str]) -> int:
         writer.close()
         lock.close()
     return 0
-
-
-def _wait_for_lock(run: Run) -> Lock:
-    """An earlier process may still be in its countdown, which it ends when it sees the run go on."""
-    while (lock := try_lock(run.hooks / "lock")) is None:
-        time.sleep(LOOK_SECONDS)
-    return lock
 
 
 def follow_run(run: Run, settings: HookSettings, writer: Writer, lifeline: Lifeline) -> None:

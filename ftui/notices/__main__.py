@@ -3,14 +3,13 @@ it, and it ends by itself after the run."""
 
 import os
 import sys
-import time
 import tomllib
 from pathlib import Path
 
-from ftui.notices.follow_run import LEFT_SECONDS, LOOK_SECONDS, NoticeSettings, follow_run
+from ftui.notices.follow_run import LEFT_SECONDS, NoticeSettings, follow_run
 from ftui.runs.run_folder import Run
-from ftui.system.files import Lock, make_private_folder, read_plain, try_lock
-from ftui.system.lifeline import Lifeline
+from ftui.system.files import make_private_folder, read_plain
+from ftui.system.lifeline import Lifeline, wait_for_predecessor
 from ftui.system.redact import hide_variables, redact_output
 
 
@@ -26,19 +25,12 @@ def main(arguments: list[str]) -> int:
     redact_output()
     lifeline = Lifeline(int(descriptor), left_seconds=2 * LEFT_SECONDS)
     make_private_folder(run.notices, inside=run.folder)
-    lock = _wait_for_lock(run)
+    lock = wait_for_predecessor(run.notices / "lock")
     addresses = {name: address for name in variables if (address := os.environ.get(name))}
     unset = tuple(name for name in variables if name not in addresses)
     follow_run(run, NoticeSettings(frozenset(notify["events"]), addresses, unset), lifeline)
     lock.close()
     return 0
-
-
-def _wait_for_lock(run: Run) -> Lock:
-    """An earlier process may still be sending its last messages."""
-    while (lock := try_lock(run.notices / "lock")) is None:
-        time.sleep(LOOK_SECONDS)
-    return lock
 
 
 if __name__ == "__main__":

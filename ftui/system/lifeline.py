@@ -3,7 +3,12 @@
 import faulthandler
 import os
 import threading
+import time
+from pathlib import Path
 
+from ftui.system.files import Lock, try_lock
+
+POLL_SECONDS = 1.0
 LEFT_SECONDS = 30.0  # how long such a process may continue after that
 HANGING_SECONDS = 600.0  # without a sign of life it is ended even before
 
@@ -35,3 +40,10 @@ class Lifeline:
     def has_ended(self, wait: float = 0.0) -> bool:
         """Whether the other end is closed, after at most `wait` seconds."""
         return self._ended.wait(wait)
+
+
+def wait_for_predecessor(path: Path) -> Lock:
+    """The lock of a process of which there is one a run: an earlier one may still be about to end."""
+    while (lock := try_lock(path)) is None:
+        time.sleep(POLL_SECONDS)
+    return lock
