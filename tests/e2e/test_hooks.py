@@ -33,14 +33,14 @@ def test_a_run_with_hooks_tells_of_itself_and_stops_its_machine(workbench: Workb
     short = ("--set", "train.max_steps=4", "--set", "eval.eval_on_start=false")
     with service(200) as (port, got):
         env = {"HOOK_ADDRESS": f"json://{CANARY}:{CANARY}@127.0.0.1:{port}/{CANARY}", "STOPPED": str(stopped)}
-        tested = workbench.ftui("notify", str(profile), **env)
+        tested = workbench.ftui("notify", str(profile), cwd=None, **env)
         assert tested.returncode == 0 and got.pop()["title"] == "mine: a test of ftui"
-        refused = workbench.ftui("run", str(profile), *short, **env)
+        refused = workbench.ftui("run", str(profile), *short, cwd=None, **env)
         assert refused.returncode == 30 and "--allow hooks" in refused.stderr
         unset = workbench.ftui("run", str(profile), *short, "--allow", "hooks")
         assert unset.returncode == 30 and "then_stop names $STOPPED" in unset.stderr
 
-        done = workbench.ftui("run", str(profile), *short, "--allow", "hooks", **env)
+        done = workbench.ftui("run", str(profile), *short, "--allow", "hooks", cwd=None, **env)
         assert done.returncode == 0 and "ftui keep mine" in done.stdout, done.stderr
         until(lambda: any(isinstance(record, StopEnded) for record in Tail(run.hooks / JOURNAL).read()))
         until(lambda: len(got) == 4)
