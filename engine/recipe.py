@@ -94,7 +94,7 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     if not checkpoints and (note := describe_reference(data.train)):
         events.note(note)
     with naming_lost_ranks(), step_source(profile, data, parts, ranks) as source:
-        max_norm, keeps_rows = profile.train.max_grad_norm, profile.log.row_losses and not profile.samples_answers
+        max_norm, keeps_rows = profile.train.max_grad_norm, profile.keeps_row_losses
         passes = ForwardBackward(parts, ranks, source, max_norm, control, events, keeps_rows)
         if not ranks.is_leader:
             return run_worker(run, ranks, parts, passes, profile.train.seed)
@@ -150,7 +150,7 @@ def _lead(
             if evaluator is None or not evaluation_is_due(profile.eval, data.plan, state):
                 check_forward(profile, data, parts)
             events.write(_describe_start(profile, data, parts, state, resumed), durable=True)
-            rows = data.train.sequences.counts.fingerprint if profile.log.row_losses else None
+            rows = data.train.sequences.counts.fingerprint if profile.keeps_row_losses else None
             events.begin_ledger(rows, state.step)
             if state.step == 0:
                 state.samples_before = generator.answer(profile.eval.sample_prompts)

@@ -19,7 +19,7 @@ from .ledger_file import HEAD, MAGIC, Ledger, read_ledger
 from .spikes import Spike, explain_spike, largest_spike, step_losses
 
 Report = Callable[[str], None]
-NO_LEDGER = "A run records its rows while log.row_losses is true, and of a stage that tells them apart."
+NO_LEDGER = "A run records its rows while log.row_losses is true; in stages grpo and ppo see `ftui rollouts` instead."
 Row = TypeVar("Row", LedgerRow, CourseRow)
 DIGITS = HEAD - len(MAGIC)
 

@@ -57,7 +57,8 @@ class LogSection(Section):
 
     row_losses: bool = conduct(True)
     """Record the loss of every row in every step, for `ftui blame`: which rows are behind a spike, which are never
-    learned. It takes 12 bytes a row and less than 1 % of a step; in the folder `ledger` of the run, 256 MiB at most."""
+    learned. It takes 12 bytes a row and less than 1 % of a step; in the folder `ledger` of the run, 256 MiB at most.
+    Stages grpo and ppo keep none: their answers are new each time (`ftui rollouts`)."""
 
     rollout_total_limit: int = conduct(1000, ge=1)
     """Number of rollouts to keep in the folder `rollouts` (stage grpo): about 12 bytes for each token of an answer, and
@@ -175,6 +176,11 @@ class Profile(Section):
     def samples_answers(self) -> bool:
         """Whether the model trains on answers of its own to the rows, which are prompts."""
         return self.run.stage in POLICY_STAGES
+
+    @property
+    def keeps_row_losses(self) -> bool:
+        """Whether the loss of every row is recorded: answers that are sampled come once, and belong to no row."""
+        return self.log.row_losses and not self.samples_answers
 
     @property
     def sampled(self) -> GrpoSection | PpoSection:

@@ -90,6 +90,7 @@ def test_it_answers_scores_and_learns(model_folder: Path, rows: Path, tmp_path: 
     assert np.mean(rewards[-5:]) > 2 * np.mean(rewards[:5]) > 0
     assert (steps[-1].extras["entropy"] or 0) < (steps[0].extras["entropy"] or 0)
     assert steps[0].num_tokens > steps[0].num_target_tokens > 0
+    assert not run.ledger.exists(), "an answer that comes once belongs to no row"
 
 
 def test_it_begins_at_its_reference(model_folder: Path, rows: Path, tmp_path: Path, judge: LetterCounter) -> None:
