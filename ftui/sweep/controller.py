@@ -62,7 +62,6 @@ class Controller:
         state = files.read()
         settings = settings_of(self.plan.run, state.executor)
         self._executor = make_executor(files, settings, state.visible)
-        self._parallel = self.plan.parallel
         self._card = known_card(settings, self.profile)
         hardware = self.profile.hardware
         price = hardware.price_per_hour if self._card is None else price_of(self._card, hardware.price_per_hour)
@@ -108,7 +107,7 @@ class Controller:
             return None
         if reason := self._why_over(state):
             return None if state.on_their_way else SweepEnded(reason=reason)
-        if len(state.on_their_way) >= (self._parallel or self._executor.num_parallel(self.profile)):
+        if len(state.on_their_way) >= (self.plan.parallel or self._executor.num_parallel(self.profile)):
             return None
         stands = [trial.stand for trial in state.searched]
         is_asking = len(state.searched) < self.plan.trials and not self._is_kept_for_leader(state)
