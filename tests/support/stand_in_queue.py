@@ -1,6 +1,7 @@
 """A dispatcher of two cards that are not there and supervisors of engines that only wait: the rest is the real thing.
 
-`python stand_in_queue.py dispatcher ROOT [LOCK_FD]`, `... supervisor RUN_DIR ...`, `... engine RUN_DIR`.
+`python stand_in_queue.py dispatcher ROOT [LOCK_FD]`, `... supervisor RUN_DIR ...`, `... engine RUN_DIR`, and
+`... command WORD ...`: a command of ftui that wakes such a dispatcher.
 """
 
 import json
@@ -70,6 +71,12 @@ def main(part: str, arguments: list[str]) -> int:
             mock.patch.object(dispatcher, "launch", launch_and_die).start()
         dispatcher.TICK_SECONDS = 0.05
         return dispatcher.main(arguments)
+    if part == "command":
+        from ftui.cli import main as cli
+        from ftui.queue import wake
+
+        wake.COMMAND = [*COMMAND, "dispatcher"]
+        return cli.main(arguments)
     from ftui.supervisor import supervise
 
     supervise.engine_command = lambda run: [sys.executable, "-S", *COMMAND[1:], "engine", str(run.folder)]

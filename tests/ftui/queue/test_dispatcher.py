@@ -6,6 +6,8 @@ import json
 import os
 import random
 import shutil
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +32,7 @@ from ftui.runs.state import RunState
 from ftui.runs.status import Status, read_status
 from ftui.system.files import Lock, UnsafePathError, try_lock
 from ftui.system.process_id import Identity, this_process
+from tests.support.driving import wait_until
 from tests.support.stand_in_queue import CARDS, COMMAND, driver
 
 HERE = this_process()
@@ -119,6 +122,37 @@ def test_killed_twenty_times_it_starts_each_run_once_in_order_and_never_two_on_a
     assert {name: read_status(run).state.phase for name, run in zip(names, runs, strict=True)} == {
         name: "failed" if name == "bad" else "finished" for name in names
     }
+
+
+@pytest.mark.slow
+def test_any_command_brings_a_killed_dispatcher_back_and_it_goes_on_at_once(
+    add: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed between a start and its record: the next one writes that down, and starts what waits."""
+    monkeypatch.setattr(waking, "COMMAND", [*COMMAND, "dispatcher"])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    files = QueueFiles(tmp_path / "runs")
+    for name in ("one", "two"):
+        add(name)
+    with monkeypatch.context() as patch:
+        patch.setenv("DIES_AFTER_A_START", "1")
+        killed = wake(files)
+    assert killed is not None and killed.wait() == -signal.SIGKILL
+    assert not starts_in(files), "it had started one, and could not say so"
+
+    begun = time.monotonic()
+    subprocess.run([*COMMAND, "command", "runs"], check=True, stdout=subprocess.DEVNULL)
+    wait_until(lambda: len(starts_in(files)) == 2, seconds=30)
+    print(f"the next one's second start: {time.monotonic() - begun:.2f} s after the command")
+    wait_until(lambda: files.read() == Queue())
+    assert sorted(starts_in(files)) == ["id-one", "id-two"]
+    assert sorted(name for name, *_ in engines(files.root)) == ["one", "two"], "each once"
+
+
+def starts_in(files: QueueFiles) -> list[str]:
+    """The runs that the journal says were started."""
+    lines = [json.loads(line) for line in files.journal.read_text().splitlines()]
+    return [line["run_id"] for line in lines if line["kind"] == "started"]
 
 
 @pytest.fixture

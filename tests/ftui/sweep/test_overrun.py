@@ -81,10 +81,10 @@ def test_a_budget_is_passed_by_no_more_than_what_was_on_its_way(
 ) -> None:
     """8 trials of 90 steps at 0.1 to 10 s take some 3,600 seconds."""
     hours = seconds / 3600
-    budget = {"hours": None, "money": hours * PRICE} if in_money else {"hours": hours, "money": None}
-    controller.plan = replace(controller.plan, **method, **budget)
+    plan = replace(controller.plan, **method, hours=None if in_money else hours)
+    controller.plan = replace(plan, money=hours * PRICE if in_money else None)
     controller.ladder = ladder_of(controller.plan, greater_is_better=False)
     played = PlayedTime(controller, random.Random(seed))
     state = played.play()
-    assert state.seconds < seconds + controller.plan.parallel * played.longest
+    assert state.seconds < seconds + method["parallel"] * played.longest
     event(state.ended.partition(" of ")[0])
