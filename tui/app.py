@@ -24,6 +24,7 @@ from ftui.runs.run_folder import Run
 from ftui.text import cells, shown
 
 from .key_table import draw_footer
+from .render.attention import attention_sequence
 from .render.canvas import Canvas
 from .render.spans import harmless
 from .render.terminal import Terminal
@@ -161,6 +162,12 @@ class FtuiApp(FaultApp[list[str]]):
             self._unsay.stop()
         self._unsay = self.set_timer(SAID_SECONDS, self._be_silent)
         self.draw_keys()
+
+    def call(self, title: str, body: str) -> None:
+        """Ring, or whatever else the terminal calls for its user with."""
+        how, in_tmux = self.terminal.attention, self.terminal.in_tmux
+        if self._driver is not None:
+            self._driver.write(attention_sequence(how, title, body, in_tmux=in_tmux))
 
     def _be_silent(self) -> None:
         self._said = ("", "text")

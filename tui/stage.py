@@ -41,6 +41,9 @@ class Stage(Protocol):
     def note(self, text: str, tone: str = "text") -> None:
         """Show in place of the keys what nobody asked for, as much as fits, at most until the next key."""
 
+    def call(self, title: str, body: str) -> None:
+        """Ring, or whatever else the terminal calls for its user with."""
+
     def complain(self, error: FtuiError) -> None:
         """Say what went wrong and what to do about it."""
 

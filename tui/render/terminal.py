@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from .attention import ATTENTIONS, Attention
 from .glyphs import ASCII, SETS, UNICODE, Glyphs
 
 TMUX_SECONDS = 1.0  # it answers in 5 ms; a hung server must not hang the screens
@@ -14,22 +15,26 @@ REMOTE_HZ = 2.0  # half the bytes on the link, and nobody reads faster
 
 
 class Terminal(msgspec.Struct, frozen=True):
-    """`hz`: how often the live view looks and paints."""
+    """`hz`: how often the live view looks and paints. `attention`: how it calls for its user."""
 
     truecolor: bool
     glyphs: Glyphs
     hz: float
+    attention: Attention = "bell"
+    in_tmux: bool = False
 
 
 def look_around(environment: Mapping[str, str] = os.environ) -> Terminal:
-    """Ask the environment: FTUI_GLYPHS (braille, block, ascii) and FTUI_HZ insist."""
+    """Ask the environment: FTUI_GLYPHS (braille, block, ascii), FTUI_HZ and FTUI_BELL insist."""
     unicode, truecolor = _speaks_unicode(environment), environment.get("COLORTERM") in ("truecolor", "24bit")
     if environment.get("TMUX"):  # it knows the terminal it is shown on, which the environment does not
         utf8, features = ask_tmux()
         unicode, truecolor = unicode and utf8, truecolor or "RGB" in features
     glyphs = SETS.get(environment.get("FTUI_GLYPHS", ""), UNICODE if unicode else ASCII)
     remote = bool(environment.get("SSH_CONNECTION"))
-    return Terminal(truecolor, glyphs, _hertz(environment.get("FTUI_HZ", ""), REMOTE_HZ if remote else LOCAL_HZ))
+    hz = _hertz(environment.get("FTUI_HZ", ""), REMOTE_HZ if remote else LOCAL_HZ)
+    attention = next((how for how in ATTENTIONS if how == environment.get("FTUI_BELL")), ATTENTIONS[0])
+    return Terminal(truecolor, glyphs, hz, attention, bool(environment.get("TMUX")))
 
 
 def _hertz(text: str, default: float) -> float:

@@ -19,7 +19,7 @@ from ftui.runs.curves import Curves
 from ftui.runs.requests import Abort, Continue, ControlRequest, Pause, Set, Stop
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import REQUESTS, end_push, parse_setting
-from ftui.runs.state import ended_badly, phase_word
+from ftui.runs.state import ended_badly, phase_word, red_alarms
 from ftui.runs.status import is_running, only_pushes, read_status
 
 from ..drawing.charts.loss_chart import (
@@ -121,6 +121,7 @@ class MonitorScreen(CanvasScreen[None]):
         self._fine: Curves | None = None
         self._shows: Shows = "events"
         self._has_shown_failure = False
+        self._told: tuple[str, ...] | None = None
 
     def on_mount(self) -> None:
         self.run_view = RunView(self._run, stage(self).clock)
@@ -140,6 +141,16 @@ class MonitorScreen(CanvasScreen[None]):
             self._draw_header()
         self._show_countdown()
         self._show_failure()
+        self._call()
+
+    def _call(self) -> None:
+        """Call for whoever looks elsewhere when the run ends, is paused or has another red alarm."""
+        view, before = self.run_view, self._told
+        state = view.state
+        stands = state.phase if view.has_ended or state.phase == "held" else ""
+        self._told = (stands, *red_alarms(state))
+        if before is not None and (news := [word for word in self._told if word and word not in before]):
+            stage(self).call(self._run.name, ", ".join(phase_word(word) for word in news))
 
     def _show_countdown(self) -> None:
         """Any key keeps a machine that the run is about to stop (`on_key`)."""

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from ftui.hooks.then_stop import KEEP
-from ftui.runs.events import ControlApplied, ControlRefused, RunFailed, RunStopped
+from ftui.runs.events import ControlApplied, ControlRefused, PhaseChanged, RunFailed, RunStopped
 from ftui.runs.journal import encode
 from ftui.runs.records.hook_records import JOURNAL, StopCancelled, StopPlanned
 from ftui.runs.records.supervisor_records import EngineEnded
@@ -21,6 +21,7 @@ from ftui.runs.run_folder import Run, runs_root
 from ftui.runs.state import RunState
 from ftui.runs.status import read_status
 from ftui.system.process_id import identity_of
+from ftui.tui.app import FtuiApp
 from ftui.tui.key_table import bindings_of
 from ftui.tui.screens import monitor
 from ftui.tui.screens.checkpoints import CheckpointsScreen
@@ -252,6 +253,22 @@ def test_any_key_keeps_a_machine_that_is_about_to_be_stopped(recorded: Recorded)
 
     watch(run, play, size=(80, 24))
     assert (run.hooks / KEEP).exists()
+
+
+def test_it_calls_once_for_what_is_new(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, str]] = []
+    monkeypatch.setattr(FtuiApp, "call", lambda self, *words: calls.append(words))
+    run = recorded("wiki-style-lora", living=True)
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press("v")
+        assert calls == [], "how it stood when it was opened is no news"
+        answer(run, PhaseChanged(phase="held"))
+        await shown.until(lambda: len(calls) > 0)
+        await shown.press("v", "v")
+
+    watch(run, play)
+    assert calls == [(run.name, "paused")]
 
 
 def test_a_run_that_fails_shows_why_once(recorded: Recorded) -> None:
