@@ -19,7 +19,7 @@ from tests.support.driving import wait_until
 from tests.support.sameness import same_weights
 
 NODES = Path(__file__).parents[1] / "support" / "ray_nodes.py"
-STEPS = 100
+STEPS = 100  # 5 of the test's 70 s; with fewer, a run may be at its end before its node is killed
 PLAN = """
 profile = "mine.toml"
 [search]
