@@ -174,6 +174,7 @@ TYPED = {
     "special_tokens": '["a", "b", "c"]', "init_lora_weights": "gaussian", "chat_template": "qwen", "vocab_size": "512",
     "label_smoothing": "0.2", "min_lr": "1e-5", "lr_end": "1e-5", "columns": 'output = "b"',
     "roles": 'bot = "assistant"', "to": "hub:a/b", "reward_funcs": "maths", "clipping": "2",
+    "then_stop_seconds": "30", "urls": "env:NTFY_URL", "length_without_reward": "2",
 }  # fmt: skip
 
 
