@@ -24,10 +24,10 @@ from ftui.runs.run_folder import Run
 from ftui.text import cells, shown
 
 from .key_table import draw_footer
-from .render.attention import attention_sequence
 from .render.canvas import Canvas
 from .render.spans import harmless
 from .render.terminal import Terminal
+from .render.terminal_call import attention_sequence
 from .render.textual_patch import FaultApp
 from .render.theme import Look, choose
 from .stage import RowReport

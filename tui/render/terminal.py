@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from .attention import ATTENTIONS, Attention
 from .glyphs import ASCII, SETS, UNICODE, Glyphs
+from .terminal_call import ATTENTIONS, Attention
 
 TMUX_SECONDS = 1.0  # it answers in 5 ms; a hung server must not hang the screens
 LOCAL_HZ = 4.0

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.tui.render.attention import ATTENTIONS, attention_sequence
 from ftui.tui.render.terminal import look_around
+from ftui.tui.render.terminal_call import ATTENTIONS, attention_sequence
 
 
 def test_each_way() -> None:
