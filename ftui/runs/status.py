@@ -2,6 +2,7 @@
 
 import heapq
 import os
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -170,7 +171,7 @@ def judge(run: Run, watch: Watch) -> Status:
     if watch.state.exit_code is not None or is_alive(supervisor):
         return status
     watch.read()  # the last words may have come between the reading and the look at the processes
-    if watch.state.exit_code is None and _is_elsewhere(run, watch.state.engine):
+    if watch.state.exit_code is None and _is_elsewhere(run, watch.state):
         return msgspec.structs.replace(status, state=watch.state, offsets=watch.offsets, elsewhere=True)
     phase: Phase = watch.state.phase if watch.state.exit_code is not None or _is_new(run, watch.state) else "lost"
     spending = watch.state.spending
@@ -227,12 +228,14 @@ def _is_new(run: Run, state: RunState) -> bool:
     return state.attempt == 0 and (facts.queued or 0 <= time.time() - facts.created < QUEUED_SECONDS)
 
 
-def _is_elsewhere(run: Run, engine: Identity | None) -> bool:
-    """Whether the engine is one of another machine or container, and says that its beat is of just now. (The file may
-    be newer: of a run that was killed and copied.) Clocks may differ: that says how a run is shown, and whether it can
-    be asked something; never whether it may be started."""
-    own = this_process()
+def _is_elsewhere(run: Run, state: RunState) -> bool:
+    """Whether the engine is one of another machine, and says that its beat is of just now. (The file may be newer: of
+    a run that was killed and copied.) Clocks may differ: that says how a run is shown, and whether it can be asked
+    something; never whether it may be started."""
+    own, engine = this_process(), state.engine
     if engine is None or (engine.boot, engine.namespace) == (own.boot, own.namespace):
+        return False
+    if state.host == socket.gethostname():  # of an earlier boot, or an earlier container in this one's place
         return False
     try:
         return abs(time.time() - read_json(run.beat, Beat).time) < FRESH_SECONDS

@@ -18,6 +18,7 @@ from .streams import kind_of, printable
 
 BATCH = 512  # rows in memory at once; fewer where they are long
 BATCH_BYTES = 2 << 20
+POINTED_AT = 64  # bytes of a row in its file
 MEDIA_CELL = {"bytes": "", "path": ""}  # stands for a picture or sound, which nobody reads
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
@@ -97,10 +98,19 @@ def _text_columns(metadata: Any) -> list[str]:
     """The columns whose values may stand in their file once and be pointed at: a file of 50 KB may hold one of 10 MB a
     million times, and no size in it says so. They are left as they stand, which takes 2 ms/MB more.
 
+    Only where a row takes less than `POINTED_AT` bytes of the file: what is left as it stands is held for all rows of
+    a group (350 MiB for 70 MB of long texts, in place of less than 90).
+
     (By the schema: what pyarrow tells of a damaged column ends the process.)
     """
     columns = (metadata.schema.column(number) for number in range(len(metadata.schema)))
-    return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
+    texts = {column.path for column in columns if column.physical_type == "BYTE_ARRAY"}
+    sizes = dict.fromkeys(texts, 0)
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            if chunk.path_in_schema in texts:
+                sizes[chunk.path_in_schema] += chunk.total_uncompressed_size
+    return [path for path, size in sizes.items() if size < POINTED_AT * metadata.num_rows]
 
 
 def _groups(metadata: Any, first: int) -> tuple[int, list[int]]:

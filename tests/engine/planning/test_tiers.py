@@ -41,6 +41,8 @@ def under(preset: Preset, tier: str, model: Path, rows: dict[str, Path]) -> Prof
     limit = [] if is_new else ["data.max_length=128"]
     held_out = [] if stage in SAMPLED else ["data.eval_num_rows=2"]
     fitting = [f"data.train={json.dumps(str(rows[stage]))}", *held_out, *stand_in, *limit]
+    if stage == "grpo":
+        fitting.append("grpo.max_completion_length=32")
     fitting.append('data.allow=["answers_cut_off"]')  # its tokenizer makes a token of nearly every letter
     return resolve(preset.path, overrides=fitting, below=[tier_layer(tier)]).profile
 
