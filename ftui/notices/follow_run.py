@@ -26,8 +26,13 @@ class Waiting(msgspec.Struct):
     notice: Notice
     address: str
     num_tries: int = 0
-    next_try: float = 0.0
+    last_try: float = 0.0
     """Unix seconds."""
+
+    def is_due(self, now: float, *, hurry: bool) -> bool:
+        """Whether it is tried now; in a `hurry` the first pause is the longest."""
+        pause = 0.0 if not self.num_tries else PAUSES[0 if hurry else self.num_tries - 1]
+        return now >= self.last_try + pause
 
 
 class Outbox(msgspec.Struct):
@@ -75,24 +80,24 @@ class Notices:
             self._save()
 
     def send(self, *, hurry: bool = False) -> bool:
-        """Try what is due, `hurry`: also what is to wait longer than the first pause; says whether nothing is left."""
+        """Try what is due; says whether nothing is left. `hurry`: the run has ended, and this process soon ends, too:
+        each is tried again and again until then."""
         for waiting in [*self._outbox.waiting]:
-            due = waiting.next_try if not hurry else min(waiting.next_try, time.time() + PAUSES[0])
             if waiting.address not in self._settings.addresses:  # the profile names it no longer
                 self._outbox.waiting.remove(waiting)
-            elif time.time() >= due:
-                self._try(waiting)
+            elif waiting.is_due(time.time(), hurry=hurry):
+                self._try(waiting, hurry=hurry)
         return not self._outbox.waiting
 
-    def _try(self, waiting: Waiting) -> None:
+    def _try(self, waiting: Waiting, *, hurry: bool) -> None:
+        waiting.last_try = time.time()
         if self._sender.send(waiting.address, waiting.notice):
             self._outbox.waiting.remove(waiting)
-        elif waiting.num_tries == len(PAUSES):
+        elif waiting.num_tries == len(PAUSES) and not hurry:
             self._outbox.waiting.remove(waiting)
             self._outbox.note = f"env:{waiting.address} has not taken {waiting.notice.title!r}: given up"
         else:
-            waiting.next_try = time.time() + PAUSES[waiting.num_tries]
-            waiting.num_tries += 1
+            waiting.num_tries = min(waiting.num_tries + 1, len(PAUSES))
             if waiting.num_tries == 2:
                 self._outbox.note = f"env:{waiting.address} does not take messages; it is tried again"
         self._save()

@@ -103,6 +103,26 @@ def test_a_service_that_never_answers_is_given_up_and_told_of(run: Run, append: 
     assert "given up" in note and "env:B" in note
 
 
+def test_after_the_end_each_is_tried_every_few_seconds_until_it_is_taken(
+    run: Run, append: Any, clock: list[float]
+) -> None:
+    """However long its pause was: the process that would have tried it later is about to end."""
+    sender = FakeSender()
+    sender.is_up = False
+    told = notices(run, sender)
+    append(run.journal, saved(1), attempt=1)
+    for pause in (0.0, *PAUSES[:3]):
+        clock[0] += pause
+        look(told)
+    for _ in range(2 * len(PAUSES)):
+        clock[0] += PAUSES[0]
+        assert not told.send(hurry=True), "it is not given up either"
+    sender.is_up = True
+    assert not told.send(hurry=True), "but not without any pause"
+    clock[0] += PAUSES[0]
+    assert told.send(hurry=True) and len(sender.taken) == 2
+
+
 def test_old_news_are_no_news(run: Run, append: Any, clock: list[float]) -> None:
     sender = FakeSender()
     append(run.journal, saved(1, clock[0] - follow_run.OLD_SECONDS - 1), attempt=1)
