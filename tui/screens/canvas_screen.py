@@ -1,6 +1,6 @@
 """What the screens share: canvases over a footer, a timer while they are on top, a cursor in a list, text to scroll."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -24,6 +24,7 @@ class CanvasScreen(OnePaintScreen[ScreenResultType]):
     CANVASES: ClassVar[Sequence[str]] = ("title", "body", "details")
     refresh_seconds: float | None = None
     _timer: Timer | None = None
+    _is_looking = False
 
     def compose(self) -> ComposeResult:
         for name in (*self.CANVASES, "keys"):
@@ -48,6 +49,18 @@ class CanvasScreen(OnePaintScreen[ScreenResultType]):
     def tick(self) -> None:
         """Read again what is shown, and draw it."""
         self.draw()
+
+    def look_again(self, look: Callable[[], Awaitable[None]]) -> None:
+        """Look at the files, unless the last look is still waiting for the disk."""
+        if not self._is_looking:
+            self._is_looking = True
+            self.run_worker(self._look_once(look), group="look")
+
+    async def _look_once(self, look: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await look()
+        finally:
+            self._is_looking = False
 
     def draw(self) -> None:
         """Give every canvas what it shows now."""

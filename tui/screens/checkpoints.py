@@ -56,7 +56,6 @@ class CheckpointsScreen(ListScreen[None]):
         self._checked: dict[str, CheckpointEntry] = {}
         self._reading: str | None = None
         self._requests = SentRequests(run)
-        self._is_looking = False
         self._changing = asyncio.Lock()
 
     def on_mount(self) -> None:
@@ -65,10 +64,7 @@ class CheckpointsScreen(ListScreen[None]):
     # -- looking
 
     def tick(self) -> None:
-        """Look again, unless the last look is still waiting for the disk."""
-        if not self._is_looking:
-            self._is_looking = True
-            self.run_worker(self._look(), group="look")
+        self.look_again(self._look)
 
     async def _look(self) -> None:
         try:
@@ -76,8 +72,6 @@ class CheckpointsScreen(ListScreen[None]):
         except FtuiError as error:  # it is tried again in a moment: no dialog
             stage(self).note(error.message, "bad")
             return
-        finally:
-            self._is_looking = False
         self._seen = look
         for record in look.answers:
             self._requests.take(record)

@@ -42,7 +42,6 @@ class QueueScreen(ListScreen[None]):
     def __init__(self) -> None:
         super().__init__()
         self._views: list[QueueView] | None = None
-        self._is_looking = False
 
     def on_mount(self) -> None:
         self.tick()
@@ -50,10 +49,7 @@ class QueueScreen(ListScreen[None]):
     # -- looking
 
     def tick(self) -> None:
-        """Look again, unless the last look is still waiting for the disk or the driver."""
-        if not self._is_looking:
-            self._is_looking = True
-            self.run_worker(self._look(), group="look")
+        self.look_again(self._look)
 
     async def _look(self) -> None:
         try:
@@ -61,8 +57,6 @@ class QueueScreen(ListScreen[None]):
         except (FtuiError, OSError) as error:  # it is tried again in a moment: no dialog
             stage(self).note(f"The queue cannot be read: {error}", "bad")
             return
-        finally:
-            self._is_looking = False
         if problem:
             stage(self).note(problem, "bad")
         self.follow_cursor()

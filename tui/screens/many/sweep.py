@@ -87,7 +87,6 @@ class SweepScreen(ListScreen[None]):
         self._look: SweepLook | None = None
         self._settings = SweepSettings()
         self._importance = ShownImportance()
-        self._is_looking = False
 
     def on_mount(self) -> None:
         self.tick()
@@ -95,10 +94,7 @@ class SweepScreen(ListScreen[None]):
     # -- looking
 
     def tick(self) -> None:
-        """Look again, unless the last look is still waiting for the disk."""
-        if not self._is_looking:
-            self._is_looking = True
-            self.run_worker(self._read(), group="look")
+        self.look_again(self._read)
 
     async def _read(self) -> None:
         try:
@@ -106,8 +102,6 @@ class SweepScreen(ListScreen[None]):
         except (FtuiError, OSError) as error:  # it is tried again in a moment: no dialog
             stage(self).note(f"{self._files.name} cannot be read: {error}", "bad")
             return
-        finally:
-            self._is_looking = False
         self.follow_cursor()
         self.draw()
         self._ask_importance()

@@ -34,16 +34,12 @@ class SweepsScreen(ListScreen[None]):
     def __init__(self) -> None:
         super().__init__()
         self._sweeps: list[ListedSweep] | None = None
-        self._is_looking = False
 
     def on_mount(self) -> None:
         self.tick()
 
     def tick(self) -> None:
-        """Look again, unless the last look is still waiting for the disk."""
-        if not self._is_looking:
-            self._is_looking = True
-            self.run_worker(self._look(), group="look")
+        self.look_again(self._look)
 
     async def _look(self) -> None:
         try:
@@ -51,8 +47,6 @@ class SweepsScreen(ListScreen[None]):
         except (FtuiError, OSError) as error:  # it is tried again in a moment: no dialog
             stage(self).note(f"The sweeps cannot be read: {error}", "bad")
             return
-        finally:
-            self._is_looking = False
         if problem:
             stage(self).note(problem, "bad")
         self.follow_cursor()
