@@ -16,10 +16,12 @@ from ftui.sweep.sweep_files import SweepFiles
 from tests.e2e.test_sweep import kill_its_process
 from tests.support.bench import Workbench
 from tests.support.driving import wait_until
+from tests.support.sabotage import write_site
 from tests.support.sameness import same_weights
+from tests.support.zygote import ROOT
 
 NODES = Path(__file__).parents[1] / "support" / "ray_nodes.py"
-STEPS = 100  # 5 of the test's 70 s; with fewer, a run may be at its end before its node is killed
+STEPS = 12
 PLAN = """
 profile = "mine.toml"
 [search]
@@ -36,12 +38,16 @@ cpus = 2
 
 @pytest.fixture
 def cluster(watched_bench: Workbench) -> Iterator["subprocess.Popen[str]"]:
-    """Two nodes with two CPUs each; a line on its stdin kills the second and all that runs there."""
+    """Two nodes with two CPUs each; a line on its stdin kills the second and all that runs there.
+
+    The first attempt of each run waits at its sixth step until the file `gate` is opened."""
     pytest.importorskip("ray", reason="the extra `cluster` is not installed")
+    (watched_bench.folder / "gate").write_text("0")
+    write_site(watched_bench.folder, "gate", [str(watched_bench.folder / "gate"), 11])  # five steps are done
     command = [sys.executable, str(NODES), str(watched_bench.folder / "address")]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=watched_bench.env
-    ) as nodes:
+    path = f"{watched_bench.folder}:{ROOT}:{watched_bench.env.get('PYTHONPATH', '')}"
+    env = watched_bench.env | {"PYTHONPATH": path}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as nodes:
         wait_until(lambda: (watched_bench.folder / "address").exists())
         yield nodes
         assert nodes.stdin is not None
@@ -67,6 +73,7 @@ def test_what_ran_on_a_lost_node_goes_on_elsewhere_from_its_checkpoint(
     wait_until(lambda: all(run.folder.exists() and checkpoints_in(run.checkpoints) for run in runs))
     kill_its_process(files)
     killed = kill_second_node(cluster)
+    (watched_bench.folder / "gate").write_text("100")
     (lost,) = [run for run in runs if f"ftui.engine {run.folder}" in killed]
     wait_until(lambda: watched_bench.ftui("sweep", "list").returncode == 0 and bool(files.read().ended), seconds=240)
     assert files.read().ended == "all 2 trials are done"
