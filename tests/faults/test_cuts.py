@@ -1,8 +1,8 @@
 """Runs cut up to eight times by anything that can cut a run: they end bit for bit like one that nobody touched.
 
 A few trials run always; `pytest tests/faults/test_cuts.py --trials 100` draws a hundred, every second of them with a
-stage, a method and an optimizer drawn, too. The id of one (`lora-16`) is its configuration and seed: `--trials 1
---first-seed 16 -k lora` draws the same schedule again.
+stage, a method, an optimizer, one or two ranks and what these share drawn, too. The id of one (`lora-16`) is its
+configuration and seed: `--trials 1 --first-seed 16 -k lora` draws the same schedule again.
 """
 
 import subprocess
@@ -31,9 +31,9 @@ from tests.support.cuts import (
     schedule,
     watch_to_end,
 )
-from tests.support.drawn_runs import draw_run, prepare_prompts, prepare_rows
+from tests.support.drawn_runs import DrawnRun, draw_run, prepare_prompts, prepare_rows
 from tests.support.sameness import executed, measured, same_runs
-from tests.support.zygote import Zygote
+from tests.support.zygote import Zygote, tail_of
 
 SAVE_STEPS = 4
 MOST_AGAIN = 2 * SAVE_STEPS  # steps after a kill: a save that was under way is lost, too, and the next waits for it
@@ -91,7 +91,7 @@ CONFIGURATIONS = {
 ALWAYS = [
     ("lora", 3), ("full", 1), ("packing", 2), ("by_length", 4), ("fp16", 5), ("cosine", 6), ("warmup", 7),
     ("early", 8), ("factor", 9), ("qlora", 10), ("curriculum", 11), ("dpo", 12), ("kto", 13),
-    ("rm", 14), ("drawn8", 15), ("grpo", 16),
+    ("rm", 14), ("drawn8", 15), ("grpo", 16), ("drawn18", 53),
 ]  # fmt: skip
 
 
@@ -133,7 +133,7 @@ class References:
             command = [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)]
             subprocess.run(command, env=bench.env | {"PYTHONHASHSEED": "4711"}, check=True, timeout=300)
         else:
-            assert self.zygote.start(run, bench.env).wait() == 0
+            assert Life(bench, run, self.zygote, size_of(name)).start().wait() == 0, tail_of(run)
         return run
 
 
@@ -155,8 +155,17 @@ def make_run(bench: Workbench, name: str) -> Run:
     return run
 
 
+def size_of(name: str) -> int:
+    """How many ranks train a configuration."""
+    return 1 if name in CONFIGURATIONS else drawn_as(name).size
+
+
+def drawn_as(name: str) -> DrawnRun:
+    return draw_run(int(name.removeprefix("drawn")))
+
+
 def make_drawn_run(bench: Workbench, name: str) -> Run:
-    drawn = draw_run(int(name.removeprefix("drawn")))
+    drawn = drawn_as(name)
     print(drawn, *drawn.overrides)
     profile = bench.profile(name, method=drawn.profile_method, packing=drawn.packing)
     run = bench.run(name)
@@ -171,7 +180,8 @@ def test_cut_anywhere_and_the_same_in_the_end(
     bench = bench_at(bench_source, memory / "bench")
     configuration = CONFIGURATIONS.get(name, Configuration())
     places = OF_ROLLOUTS if configuration.stage == "grpo" else {}
-    life, parts = Life(bench, make_run(bench, name), zygote), schedule(seed, most, places)
+    size = size_of(name)
+    life, parts = Life(bench, make_run(bench, name), zygote, size), schedule(seed, most, places, size=size)
     print(f"{name}, seed {seed}:", *parts, sep="\n")
     account.name = f"{name}-{seed}"
     account.figures.update(trials=1, failed=1)

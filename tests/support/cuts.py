@@ -63,11 +63,15 @@ class Act:
 
 @dataclass(frozen=True)
 class Part:
-    """One attempt: what happens in it, and what ends it. `place` kills it from within (`cut.what` is `place`)."""
+    """One attempt: what happens in it, and what ends it. `place` kills it from within (`cut.what` is `place`).
+
+    `victim`: the one of several ranks that a kill strikes; `None`: all at once.
+    """
 
     acts: tuple[Act, ...]
     cut: Act
     place: tuple[str, int] | None = None
+    victim: int | None = None
 
 
 @dataclass
@@ -77,6 +81,8 @@ class Life:
     bench: Workbench
     run: Run
     zygote: Zygote
+    size: int = 1
+    """How many ranks."""
     number: int = 0
     kills: int = 0
     requests: dict[str, int] = field(default_factory=dict)
@@ -85,9 +91,12 @@ class Life:
     def token(self) -> str:
         return f"{self.number:016x}"
 
-    def start(self, hooks: Hooks | None = None) -> Attempt:
+    def start(self, hooks: Hooks | None = None, victim: int | None = None) -> Attempt:
         self.number += 1
-        return self.zygote.start(self.run, self.bench.env, attempt=self.number, token=self.token, hooks=hooks)
+        run, env, number, token = self.run, self.bench.env, self.number, self.token
+        if self.size == 1:
+            return self.zygote.start(run, env, attempt=number, token=token, hooks=hooks)
+        return self.zygote.start_ranks(run, env, self.size, attempt=number, token=token, hooks=hooks, victim=victim)
 
     def send(self, verb: str, **fields: Any) -> str:
         """Send a request to the attempt started last; its id."""
@@ -116,9 +125,11 @@ class Gate:
         self.let_through(1_000_000)
 
 
-def schedule(seed: int, most: int, more: Mapping[str, int] | None = None) -> list[Part]:
-    """Up to `most` attempts that are cut, each with requests before it; `more` are places beside `PLACES`."""
+def schedule(seed: int, most: int, more: Mapping[str, int] | None = None, *, size: int = 1) -> list[Part]:
+    """Up to `most` attempts of `size` ranks that are cut, each with requests before it; `more` are places beside
+    `PLACES`."""
     chance, places = random.Random(seed), PLACES | dict(more or {})
+    victims = random.Random(f"victims {seed}")
     parts = []
     for _ in range(chance.randint(1, most)):
         verbs = chance.choices(["hold", "evaluate", "sample", "checkpoint"], k=chance.choice([0, 0, 1, 2]))
@@ -126,12 +137,12 @@ def schedule(seed: int, most: int, more: Mapping[str, int] | None = None) -> lis
         what = chance.choice(["kill", "place", "place", "term", "park"])
         place = chance.choice(list(places))
         if what == "place":
-            parts.append(Part(acts, Act(what), (place, chance.randint(1, places[place]))))
+            parts.append(Part(acts, Act(what), (place, chance.randint(1, places[place])), victims.randrange(size)))
         else:
             cut = Act(what, *_moment(chance))
             if chance.random() < 0.15:
                 acts, cut = (*acts, Act("held", cut.steps, cut.seconds)), Act(what)
-            parts.append(Part(acts, cut))
+            parts.append(Part(acts, cut, victim=victims.choice([None, *range(size)])))
     return parts
 
 
@@ -151,7 +162,7 @@ def carry_out(life: Life, part: Part) -> bool:
     hooks: dict[str, list[Any]] = {"slow": [SLOW]}
     if part.place:
         hooks["kill"] = list(part.place)
-    engine, metrics = life.start(hooks), Tail(life.run.metrics)
+    engine, metrics = life.start(hooks, part.victim), Tail(life.run.metrics)
     metrics.read()
     steps, begun = 0, time.monotonic()
     for act in [*part.acts, part.cut]:

@@ -3,7 +3,7 @@
 import random
 from typing import Any, NamedTuple, get_args
 
-from ftui.profile.sections.optimizers import Optimizer
+from ftui.profile.sections.optimizers import FROM_BITSANDBYTES, Optimizer
 from tests.support.bench import Workbench, compare_answers
 from tests.support.tiny import write_rows
 
@@ -35,13 +35,16 @@ class DrawnRun(NamedTuple):
     optim: str
     packing: bool
     overrides: tuple[str, ...]
+    size: int = 1
+    shard: str = "none"
 
     @property
     def profile_method(self) -> str:
         return METHODS[self.method][0]
 
     def __str__(self) -> str:
-        return f"{self.stage}-{self.method}-{self.optim}{'-packed' * self.packing}"
+        ranks = f"-{self.size} ranks, shard {self.shard}" if self.size > 1 else ""
+        return f"{self.stage}-{self.method}-{self.optim}{'-packed' * self.packing}{ranks}"
 
 
 def draw_run(seed: int) -> DrawnRun:
@@ -62,7 +65,25 @@ def draw_run(seed: int) -> DrawnRun:
     ]
     if not packing and stage in ("sft", "pretrain"):
         overrides.append(f"train.train_sampling_strategy={chance.choice(SAMPLING)}")
-    return DrawnRun(stage, method, optim, packing, tuple(overrides))
+    if stage == "grpo" or chance.random() < 0.7:
+        return DrawnRun(stage, method, optim, packing, tuple(overrides))
+    shard = chance.choice(shards_of(stage, method, optim))
+    overrides += [
+        "hardware.num_processes=2",
+        f"hardware.shard={shard}",
+        f"train.per_device_train_batch_size={rows if times > 1 else rows // 2}",  # four rows a step, as without ranks
+        f"train.gradient_accumulation_steps={max(1, times // 2)}",
+    ]
+    return DrawnRun(stage, method, optim, packing, tuple(overrides), size=2, shard=shard)
+
+
+def shards_of(stage: str, method: str, optim: str) -> tuple[str, ...]:
+    """What two ranks can divide among themselves."""
+    if method in ("lora", "qlora"):
+        return "none", "all"
+    if method != "full" or stage == "rm" or optim == "adafactor" or optim in FROM_BITSANDBYTES:
+        return ("none",)
+    return "none", "all", "state"
 
 
 def prepare_rows(bench: Workbench, drawn: DrawnRun) -> tuple[str, ...]:

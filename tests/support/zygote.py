@@ -14,12 +14,13 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from ftui.runs.run_folder import Run
+from ftui.supervisor.engine_process import EngineProcess, rank_environment
 
 ROOT = Path(__file__).parents[2]
 LOOK_SECONDS = 0.005  # how often a parent looks after its children
@@ -80,6 +81,30 @@ class Attempt:
         self._zygote.order({"do": "kill", "number": self.number, "signal": int(number)})
 
 
+class RankAttempt(Attempt):
+    """All ranks of a run as one engine, whose end is told as the supervisor of a run tells it."""
+
+    def __init__(self, ranks: Sequence[Attempt], victim: int | None) -> None:
+        super().__init__(ranks[0]._zygote, ranks[0].run, ranks[0].number)
+        self._ranks, self._victim = ranks, victim
+        processes: Any = ranks
+        self._engine = EngineProcess(processes)
+
+    def poll(self) -> int | None:
+        """The return code once all ranks have ended; `None` before."""
+        if not self._engine.has_ended():
+            return None
+        code, name = self._engine.exit_status()
+        self.code = code if name is None else -signal.Signals[name]
+        return self.code
+
+    def kill(self, number: int) -> None:
+        """Send a signal to all ranks; SIGKILL to the victim only, where there is one."""
+        for place, rank in enumerate(self._ranks):
+            if number != signal.SIGKILL or self._victim in (None, place):
+                rank.kill(number)
+
+
 class Zygote:
     """The tests' side: starts engines in no time. Closed at the end of a `with` block, with all that still live."""
 
@@ -101,14 +126,34 @@ class Zygote:
             assert self._process.stdin is not None
             self._process.stdin.close()
 
+    def start_ranks(
+        self, run: Run, env: Mapping[str, str], size: int, *, attempt: int = 1, token: str = "",
+        hooks: Hooks | None = None, victim: int | None = None,
+    ) -> RankAttempt:  # fmt: skip
+        """`size` ranks of a run in one process group. `hooks` are those of the victim, of each where it is `None`."""
+        port, ranks = free_port(), list[Attempt]()
+        for rank in range(size):
+            place, own = rank_environment(rank, size, port, env), hooks if victim in (rank, None) else None
+            group = ranks[0].pid if ranks else 0
+            ranks.append(self.start(run, place, attempt=attempt, token=token, hooks=own, group=group))
+        return RankAttempt(ranks, victim)
+
     def start(
-        self, run: Run, env: Mapping[str, str], *, attempt: int = 1, token: str = "", hooks: Hooks | None = None
-    ) -> Attempt:
-        """An engine for the run, armed with `hooks` (names and arguments of tests/support/sabotage.py)."""
+        self, run: Run, env: Mapping[str, str], *, attempt: int = 1, token: str = "", hooks: Hooks | None = None,
+        group: int = 0,
+    ) -> Attempt:  # fmt: skip
+        """An engine for the run, armed with `hooks` (names and arguments of tests/support/sabotage.py), in a process
+        group of its own or in that of another one."""
         started = Attempt(self, run, len(self._attempts))
         self._attempts[started.number] = started
         own = {"FTUI_ATTEMPT": str(attempt), "FTUI_TOKEN": token}
-        order = {"do": "start", "number": started.number, "run": str(run.folder), "env": dict(env) | own}
+        order = {
+            "do": "start",
+            "number": started.number,
+            "run": str(run.folder),
+            "env": dict(env) | own,
+            "group": group,
+        }
         self.order(order | {"hooks": dict(hooks or {})})
         self._until(lambda: started.pid != 0)
         return started
@@ -203,6 +248,7 @@ def _obey(order: dict[str, Any], living: dict[int, int], answers: int) -> None:
     if pid == 0:
         os.close(answers)
         _become_engine(order)
+    os.setpgid(pid, order["group"])  # here, too: another rank may join it at once
     living[pid] = order["number"]
     _tell(answers, number=order["number"], pid=pid)
 
@@ -211,7 +257,7 @@ def _become_engine(order: dict[str, Any]) -> None:
     """Be an engine as if newly started, and never return."""
     code = 1
     try:
-        os.setpgid(0, 0)
+        os.setpgid(0, order["group"])
         _take_descriptors(Path(order["run"]) / "engine.log")
         os.environ.clear()
         os.environ.update(order["env"])
