@@ -215,7 +215,7 @@ def _describe_start(
     return RunStarted(
         start_step=state.step,
         max_steps=max_steps,
-        steps_per_epoch=plan.steps_per_epoch,
+        steps_per_epoch=0 if profile.draws_prompts else plan.steps_per_epoch,
         effective_batch=plan.effective_batch,
         num_train_rows=data.train.num_rows,
         num_train_tokens=data.epoch_tokens,

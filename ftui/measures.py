@@ -56,6 +56,7 @@ MEASURES = {
     "reference_reward": Measure("reward of the rows' answers", "reference", None, SAMPLED),
     "reward_std": Measure("spread of rewards in a group", "spread", None, ("grpo",)),
     "frac_reward_zero_std": Measure("groups without spread", "no spread", None, ("grpo",)),
+    "num_groups_left_out": Measure("groups left out", "left out", None, ("grpo",)),
     "completions/mean_length": Measure("answer tokens", "tokens", None, SAMPLED),
     "completions/clipped_ratio": Measure("answers cut off", "cut off", None, SAMPLED),
     "completions/identical_ratio": Measure("identical answers", "same", None, ("grpo",)),

@@ -108,6 +108,8 @@ def _facts(
 
 def describe_weights(step: int, state: TrainState, plan: RunPlan) -> str:
     """Where in the run the weights of `step` stood: the best ones are older than the last."""
+    if state.prompts_drawn is not None and step != state.step:  # how many there were by then is not kept
+        return f"step {step} of {state.step}"
     return f"step {step} of {state.step} (epoch {epoch_at(plan, state, step):.2f})"
 
 

@@ -21,6 +21,7 @@ from ..planning.curriculum_plan import RunPlan
 from ..runtime.event_writer import EventWriter
 from ..runtime.request_inbox import answers_in
 from ..system.train_state import MICRO_BATCH, TrainState
+from ..training.triggers import epoch_at
 from .checkpoint import restore
 from .reproducibility import Provenance, machine_differences, note_differences
 
@@ -62,8 +63,9 @@ def resume(
         bring_checkpoint(ranks, run, checkpoint.step)
         differences = check_same(run, checkpoint, provenance.fingerprints)
         if is_fork(run, checkpoint):
-            _restore_fork(parts, state, checkpoint, differences, plan)
-            if words := _describe_epochs(state, plan, profile):
+            _restore_fork(parts, state, checkpoint, differences, plan, draws_prompts=profile.draws_prompts)
+            words = "" if profile.draws_prompts else _describe_epochs(state, plan, profile)
+            if words:
                 events.warn(words)
         else:
             restore(parts, state, checkpoint)
@@ -77,7 +79,13 @@ def resume(
 
 
 def _restore_fork(
-    parts: ModelParts, state: TrainState, checkpoint: Checkpoint, differences: list[str], plan: RunPlan
+    parts: ModelParts,
+    state: TrainState,
+    checkpoint: Checkpoint,
+    differences: list[str],
+    plan: RunPlan,
+    *,
+    draws_prompts: bool,
 ) -> None:
     """Put back what fits the new profile.
 
@@ -92,8 +100,11 @@ def _restore_fork(
             hint="A fork keeps the shape of the weights (adapter.r, the base model); start a new run otherwise.",
         ) from error
     reset_fork(state, differences)
+    if not draws_prompts:
+        state.prompts_drawn = None
     if state.epoch is not None:
-        state.epoch_shift = state.epoch - plan.epoch_of(checkpoint.step)
+        state.epoch_shift = 0.0
+        state.epoch_shift = state.epoch - epoch_at(plan, state, checkpoint.step)
     if plan.max_steps <= checkpoint.step:
         raise ProfileError(
             f"The run would end at step {plan.max_steps}, and it continues from step {checkpoint.step}.",

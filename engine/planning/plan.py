@@ -129,6 +129,11 @@ class Plan:
         by_length = numbers[np.argsort(-self.lengths[numbers], kind="stable")]
         return [self.rows[int(i)] for i in by_length]
 
+    def stream(self, first: int, number: int) -> list[Row]:
+        """`number` rows from place `first` (0-based) on of those of all epochs, one epoch after another."""
+        places = (divmod(place, self.rows_per_epoch) for place in range(first, first + number))
+        return [self.rows[int(self.order(epoch)[place])] for epoch, place in places]
+
     def longest(self, number: int) -> list[Row]:
         """The `number` rows of the first epoch with the most tokens."""
         order = self.order(0)

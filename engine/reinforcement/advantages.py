@@ -27,7 +27,12 @@ class Groups:
     @property
     def share_without_spread(self) -> float:
         """The share of the prompts whose answers all have the same reward: nothing is learned from them."""
-        return float(np.isclose(_spread(self.rewards, axis=1), 0).mean())
+        return float(1 - has_spread(self.rewards).mean())
+
+
+def has_spread(rewards: np.ndarray) -> np.ndarray:
+    """(prompts,) bool: not all answers have the same reward (those without one not counted). Of (prompts, answers)."""
+    return np.asarray(~np.isclose(_spread(rewards, axis=1), 0))
 
 
 def compute_advantages(rewards: np.ndarray, num_generations: int, *, scale: str, baseline: str = "mean") -> Groups:

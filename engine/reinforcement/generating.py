@@ -37,8 +37,11 @@ class AnswerGeneration:
     def __post_init__(self) -> None:
         self._batch_size = self.profile.sampled.max_num_seqs
 
-    def generate(self, number: int, asked: Sequence[AskedRow], prompts: Sequence[np.ndarray]) -> Rollout:
-        """Rollout `number`, not scored: answers to `prompts` (ids, int32), which are those of the rows `asked`.
+    def generate(
+        self, number: int, asked: Sequence[AskedRow], prompts: Sequence[np.ndarray], *, first: int = 0
+    ) -> Rollout:
+        """Rollout `number`, not scored: answers to `prompts` (ids, int32), which are those of the rows `asked`; `first`
+        others of it were answered before.
 
         Raises:
             Shutdown: between two tokens.
@@ -48,7 +51,7 @@ class AnswerGeneration:
         size, decode = self.profile.sampled.num_generations, self.data.tokenizer.decode
         wanted = [
             Prompt(ids.tolist(), number * MOST_ANSWERS + place * size + nth)
-            for place, ids in enumerate(prompts)
+            for place, ids in enumerate(prompts, start=first)
             for nth in range(size)
         ]
         with self.events.within("generating", f"{len(wanted)} answers"):

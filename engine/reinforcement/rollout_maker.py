@@ -6,7 +6,6 @@ made again, and is the same; what the journal has already is not.
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,12 +14,13 @@ from msgspec.structs import replace as changed
 from ftui.profile.schema import Profile
 from ftui.rollouts.kept_rollouts import remove_old_rollouts
 from ftui.runs.checkpoint_folders import checkpoints_in
-from ftui.runs.records.rollout_records import AnswersGenerated, RolloutMade
+from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.run_folder import Run
 from ftui.system.volume import disk_error
 
 from ..models.model_parts import ModelParts
 from ..planning.mixing import reuse_of
+from ..planning.plan import Plan
 from ..rollouts.rollout import Rollout
 from ..rollouts.rollout_files import read_rollout, remove_answers, write_rollout
 from ..runtime.control_flags import Control
@@ -30,7 +30,9 @@ from ..system.train_state import TrainState
 from ..training.prepare import TrainingData
 from .advantages import compute_advantages
 from .answer_batches import AnswerBatches
-from .asked_rows import AskedRow, AskedRows
+from .answered_prompts import AnsweredPrompts
+from .asked_rows import AskedRows
+from .dynamic_sampling import sample_groups
 from .generating import AnswerGeneration, count_tokens
 from .made_rollouts import MadeRollouts, weights_mark
 from .old_log_probs import OldLogProbs
@@ -77,6 +79,7 @@ class RolloutMaker:
             rollout, digest = self._obtain(number)
             state.rollout, state.rollout_hash = number, digest
             state.kl_coef, state.scores = rollout.kl_coef, list(rollout.scores)
+            state.prompts_drawn = rollout.prompts_drawn
         elif self._loaded != state.rollout_hash:
             rollout = read_rollout(self.run.rollouts, number, state.rollout_hash)
         else:
@@ -92,6 +95,8 @@ class RolloutMaker:
 
     def _sizes(self, number: int) -> list[int]:
         """The prompts of each step that shares a rollout."""
+        if self.profile.draws_prompts:
+            return [self.profile.rows_per_step] * self._reuse.num_steps
         start = number * self._reuse.length
         return [len(self.data.plan.step(start + part)) for part in range(1, self._reuse.num_steps + 1)]
 
@@ -108,24 +113,44 @@ class RolloutMaker:
         return rollout, record.hash
 
     def _make(self, number: int, weights: str, rewards: str) -> tuple[Rollout, RolloutMade]:
-        examples = [
-            example
-            for part in range(1, self._reuse.num_steps + 1)
-            for row in self.data.plan.step(number * self._reuse.length + part)
-            for example in row
-        ]
-        asked = [self._rows[example] for example in examples]
-        rollout, seconds = self._answer(number, examples, asked, weights)
+        found = self._made.find_answers(number, weights)
+        prompts = AnsweredPrompts(
+            number, weights, self.data.train, self._rows, self.generation, self.scoring, self.events,
+            None if found is None else found[0], keep=lambda answers: self._write(number, answers),
+            clock=self._working_time,
+        )  # fmt: skip
+        sampled = self._sample(number, prompts)
         started = self._working_time()
-        table = self.scoring.score(rollout, asked)
-        rollout = self._learn(number, replace(rollout, rewards=table))
-        known = table.totals[~np.isnan(table.totals)]
+        rollout = self._learn(number, sampled)
+        figures, everything = rollout.figures, prompts.answers
+        assert everything is not None and rollout.rewards is not None, "they are answered and scored"
+        known = rollout.rewards.totals[~np.isnan(rollout.rewards.totals)]
+        reward = float(known.mean()) if len(known) else None
         return rollout, RolloutMade(
             number=number, step=self.state.step, hash=self._write(number, rollout), weights=weights, rewards=rewards,
-            num_answers=len(rollout), num_tokens=count_tokens(rollout),
-            reward=float(known.mean()) if len(known) else None, generation_seconds=seconds,
-            scoring_seconds=self._working_time() - started,
+            num_answers=len(everything), num_tokens=count_tokens(everything), reward=figures.get("reward", reward),
+            generation_seconds=prompts.generation_seconds, num_left_out=rollout.num_left_out,
+            scoring_seconds=prompts.scoring_seconds + self._working_time() - started,
         )  # fmt: skip
+
+    def _sample(self, number: int, prompts: AnsweredPrompts) -> Rollout:
+        """The groups that a rollout has, scored."""
+        plan = self.data.plan
+        if not self.profile.draws_prompts:
+            steps = range(1, self._reuse.num_steps + 1)
+            rows = [row for part in steps for row in plan.step(number * self._reuse.length + part)]
+            return prompts.answer([example for row in rows for example in row])
+        assert isinstance(plan, Plan), "the stage has no curriculum"
+        drawn = self.state.prompts_drawn
+        if drawn is None:  # the first one, or one of a fork of a run that took each step's own
+            drawn = self._reuse.fresh(number * self._reuse.length + 1) * self.profile.rows_per_step
+
+        def answer(number_of: int) -> Rollout:
+            rows = plan.stream(drawn + prompts.num_prompts, number_of)
+            return prompts.answer([example for row in rows for example in row])
+
+        groups = sample_groups(answer, sum(self._sizes(number)), self.profile.grpo.max_resample_times)
+        return replace(groups, prompts_drawn=drawn + prompts.num_prompts)
 
     def _learn(self, number: int, rollout: Rollout) -> Rollout:
         """The scored rollout with its advantages."""
@@ -140,23 +165,6 @@ class RolloutMaker:
             baseline=BASELINES[section.adv_estimator],
         )  # fmt: skip
         return replace(rollout, advantages=groups.advantages.reshape(-1))
-
-    def _answer(
-        self, number: int, examples: Sequence[int], asked: Sequence[AskedRow], weights: str
-    ) -> tuple[Rollout, float]:
-        """The answers, written down and journaled, and the seconds that it took to generate them."""
-        if found := self._made.find_answers(number, weights):
-            return found[0], 0.0
-        started = self._working_time()
-        prompts = [self.data.train.example(example)[0].input_ids for example in examples]
-        rollout = self.generation.generate(number, asked, prompts)
-        seconds = self._working_time() - started
-        record = AnswersGenerated(
-            number=number, step=self.state.step, hash=self._write(number, rollout), weights=weights,
-            num_answers=len(rollout), num_tokens=count_tokens(rollout), seconds=seconds,
-        )  # fmt: skip
-        self.events.write(record, durable=True)
-        return rollout, seconds
 
     def _clear_away(self, number: int) -> None:
         """Delete what rollout `number` was before it was scored, and rollouts that nothing needs any more."""

@@ -21,6 +21,14 @@ class RewardTable:
         sums = np.where(is_there, self.values * self.weights, 0.0).sum(axis=1)
         return np.where(is_there.any(axis=1), sums, np.nan)
 
+    def take(self, answers: Sequence[int]) -> "RewardTable":
+        """What these answers got."""
+        return RewardTable(self.names, self.values[list(answers)], self.weights)
+
+    def join(self, others: "RewardTable") -> "RewardTable":
+        """These answers, and behind them `others`, which the same functions judged."""
+        return RewardTable(self.names, np.concatenate([self.values, others.values]), self.weights)
+
 
 def reward_table(
     names: Sequence[str], weights: Sequence[float], columns: Sequence[Sequence[float | None]]

@@ -1,7 +1,7 @@
 """A rollout: groups of answers to the same prompt, with what they were sampled by and what they got."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class Rollout:
             from (`old`, `reference`, `values`, `returns`, `advantages`).
         figures: what was measured of it as a whole, by name (stage ppo).
         kl_coef, scores: those of `TrainState` after it (stage ppo).
+        prompts_drawn: that of `TrainState` after it; `num_left_out`: the prompts among them whose groups had no spread
+            and are not in it (grpo.dynamic_sample).
     """
 
     step: int
@@ -45,6 +47,8 @@ class Rollout:
     figures: Mapping[str, float | None] = field(default_factory=dict)
     kl_coef: float | None = None
     scores: Sequence[float] = ()
+    prompts_drawn: int | None = None
+    num_left_out: int = 0
 
     def __post_init__(self) -> None:
         number = len(self.prompt_ids) * self.group_size
@@ -55,3 +59,27 @@ class Rollout:
     def __len__(self) -> int:
         """The number of answers."""
         return len(self.completion_ids)
+
+    def take(self, groups: Sequence[int]) -> "Rollout":
+        """These groups in this order, as far as they are answered and scored: nothing was learned from them yet."""
+        size = self.group_size
+        answers = [group * size + nth for group in groups for nth in range(size)]
+        return replace(
+            self, rows=self.rows[list(groups)], is_complete=self.is_complete[answers],
+            prompt_ids=[self.prompt_ids[n] for n in groups], prompts=[self.prompts[n] for n in groups],
+            completion_ids=[self.completion_ids[n] for n in answers], log_probs=[self.log_probs[n] for n in answers],
+            completions=[self.completions[n] for n in answers],
+            rewards=None if self.rewards is None else self.rewards.take(answers),
+        )  # fmt: skip
+
+    def join(self, others: "Rollout") -> "Rollout":
+        """These groups, and behind them `others` of the same model, as far as both are answered and scored."""
+        both_scored = self.rewards is not None and others.rewards is not None
+        return replace(
+            self, rows=np.concatenate([self.rows, others.rows]),
+            is_complete=np.concatenate([self.is_complete, others.is_complete]),
+            prompt_ids=self.prompt_ids + others.prompt_ids, prompts=self.prompts + others.prompts,
+            completion_ids=self.completion_ids + others.completion_ids, log_probs=self.log_probs + others.log_probs,
+            completions=self.completions + others.completions,
+            rewards=self.rewards.join(others.rewards) if self.rewards and others.rewards and both_scored else None,
+        )  # fmt: skip

@@ -42,6 +42,8 @@ class _Facts(msgspec.Struct, frozen=True):
     figures: dict[str, float | None] = {}
     kl_coef: float | None = None
     scores: list[float] = []
+    prompts_drawn: int | None = None
+    num_left_out: int = 0
 
 
 def write_rollout(folder: Path, number: int, rollout: Rollout) -> str:
@@ -144,7 +146,7 @@ def _tensors_file(rollout: Rollout, number: int, texts: str) -> bytes:
     tensors |= {f"{_OF_TOKENS}{name}": _flat(of_each, np.float32) for name, of_each in rollout.tokens.items()}
     facts = _Facts(
         FORM, number, rollout.step, rollout.seed, rollout.group_size, texts, names, dict(rollout.figures),
-        rollout.kl_coef, list(rollout.scores),
+        rollout.kl_coef, list(rollout.scores), rollout.prompts_drawn, rollout.num_left_out,
     )  # fmt: skip
     return bytes(save(tensors, metadata={"rollout": msgspec.json.encode(facts).decode()}))
 
@@ -193,6 +195,8 @@ def _rollout(facts: _Facts, tensors: dict[str, np.ndarray], groups: Sequence[Gro
         figures=facts.figures,
         kl_coef=facts.kl_coef,
         scores=facts.scores,
+        prompts_drawn=facts.prompts_drawn,
+        num_left_out=facts.num_left_out,
     )
 
 

@@ -150,7 +150,14 @@ def _counts(
         num_skipped=counts.num_skipped,
         cuts=[] if profile.samples_answers else list(count_cuts(lengths, may_cut=profile.run.stage == "pretrain")),
         warnings=warnings,
+        drawn=_drawn(profile),
     )
+
+
+def _drawn(profile: Profile) -> tuple[int, int] | None:
+    """The fewest and the most prompts of a step, where that is known only as it is made."""
+    size = profile.rows_per_step
+    return (size, size * (1 + profile.grpo.max_resample_times)) if profile.draws_prompts else None
 
 
 def count_cuts(lengths: np.ndarray, *, may_cut: bool) -> Iterator[Cut]:

@@ -64,8 +64,12 @@ def rung_is_reached(section: CheckpointSection, state: TrainState) -> bool:
 
 
 def epoch_at(plan: RunPlan, state: TrainState, step: int) -> float:
-    """Passes over the rows finished after `step` steps, those of a fork's parent among them."""
-    return plan.epoch_of(step) + state.epoch_shift
+    """Passes over the rows finished after `step` steps, those of a fork's parent among them.
+
+    Where a run draws as many prompts as it needs, `step` is the newest step, and they are counted.
+    """
+    drawn = state.prompts_drawn
+    return (plan.epoch_of(step) if drawn is None else drawn / plan.rows_per_epoch) + state.epoch_shift
 
 
 def last_step(plan: RunPlan, state: TrainState) -> int:

@@ -24,7 +24,8 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     counts the tokens of all steps. `bytes_per_token` is there where no tokenizer was: the least, the usual and the most
     bytes that a token was taken for; tokens are told with the usual, `longest` with the least. `longest_example`:
     tokens of the longest pair, what both answers begin with counted once. `num_answered` evaluation rows are answered
-    at each evaluation, to prompts of up to `longest_prompt` tokens with up to `longest_answer`.
+    at each evaluation, to prompts of up to `longest_prompt` tokens with up to `longest_answer`. `drawn`: the fewest and
+    the most prompts of a step that draws them as it needs them.
     """
 
     num_train_rows: int | None = None
@@ -46,6 +47,7 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     num_skipped: int | None = None
     cuts: list[Cut] = []
     bytes_per_token: tuple[float, float, float] | None = None
+    drawn: tuple[int, int] | None = None
     warnings: list[str] = []
 
 
@@ -63,11 +65,14 @@ def count_lines(counts: RowCounts) -> list[str]:
         "cut": counts.num_cut,
         "left out": counts.num_skipped,
         "effective batch": counts.effective_batch,
-        f"steps per {epoch}": counts.steps_per_epoch,
+        f"steps per {epoch}{', at most' if counts.drawn else ''}": counts.steps_per_epoch,
         "steps": counts.max_steps,
         "tokens of all steps": counts.num_tokens,
     }
     stages = [f"stage {number} of {len(counts.stages)}: {words}" for number, words in enumerate(counts.stages, start=1)]
+    if counts.drawn is not None:
+        least, most = counts.drawn
+        stages = [f"a step answers {least} to {most} prompts (grpo.dynamic_sample): how many is known as it is made"]
     return [*_aligned(facts), *stages, *(f"warning: {shown(warning)}" for warning in counts.warnings)]
 
 

@@ -74,7 +74,7 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
     measuring = measuring_of(profile, setup, known, time)
     impossible = "; ".join([*(lever.reason for lever in levers.list_needed(setup)), *_lacking_memory(setup)])
     price = price_of(card, profile.hardware.price_per_hour)
-    notes = (*_notes(setup, known, time, price), *_budget_notes(profile.budget, time, price))
+    notes = (*_notes(profile, setup, known, time, price), *_budget_notes(profile.budget, time, price))
     return Estimate(
         card=card.name,
         num_cards=setup.num_processes,
@@ -351,7 +351,7 @@ def _num_steps(profile: Profile, known: Known) -> int | None:
     return counts.max_steps if counts is not None and counts.max_steps is not None else profile.train.max_steps
 
 
-def _notes(setup: TrainingSetup, known: Known, time: Duration, price: float | None) -> list[str]:
+def _notes(profile: Profile, setup: TrainingSetup, known: Known, time: Duration, price: float | None) -> list[str]:
     notes = []
     if known.counting_problem is not None:
         how = "with the tokenizer" if known.counts is not None else ""
@@ -367,7 +367,7 @@ def _notes(setup: TrainingSetup, known: Known, time: Duration, price: float | No
         each = f"{setup.answered.num_rows} rows with up to {setup.answered.new_tokens} tokens"
         notes.append(f"Each evaluation answers {each}, in up to {seconds}.")
     if setup.sampled is not None:
-        notes.append(rollout_words(setup, time))
+        notes.append(rollout_words(profile, setup, time))
     return notes
 
 

@@ -188,6 +188,11 @@ class Profile(Section):
         return self.ppo if self.run.stage == "ppo" else self.grpo
 
     @property
+    def draws_prompts(self) -> bool:
+        """Whether a run takes as many prompts for its steps as it needs."""
+        return self.run.stage == "grpo" and self.grpo.dynamic_sample
+
+    @property
     def longest_row(self) -> int:
         """The most tokens of a row's sequence: a prompt needs room for its answer."""
         return self.data.max_length - (self.sampled.max_completion_length if self.samples_answers else 0)

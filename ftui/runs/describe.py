@@ -120,9 +120,11 @@ def count_rows(number: int) -> str:
 
 
 def describe_rollout(rollout: RolloutMade) -> str:
-    """`64 answers · 8192 tokens in 14 s (580/s) · scored in 0.4 s · reward 0.31`."""
+    """`64 answers · 8192 tokens in 14 s (580/s) · scored in 0.4 s · reward 0.31 · 3 groups left out`."""
     parts = [f"{rollout.num_answers} answers", f"{units.count(rollout.num_tokens)} tokens"]
     if seconds := rollout.generation_seconds:
         parts[-1] += f" in {units.duration(seconds)} ({units.count(rollout.num_tokens / seconds)}/s)"
     scored = f"scored in {units.duration(rollout.scoring_seconds)}" if rollout.scoring_seconds else "made before"
-    return " · ".join([*parts, scored, f"reward {units.figure(rollout.reward)}"])
+    left = rollout.num_left_out
+    left_out = [f"{left} group{'' if left == 1 else 's'} left out"] if left else []
+    return " · ".join([*parts, scored, f"reward {units.figure(rollout.reward)}", *left_out])

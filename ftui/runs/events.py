@@ -49,6 +49,7 @@ class RunStarted(Record, frozen=True, tag="run_started"):
     """The plan is made and the first step comes next. Counts of tokens and rows are those of one epoch, but for
     `num_tokens_ahead`, which are those of all steps from here to `max_steps` (not in older runs). `num_sequences`
     are those of an epoch, packed ones counted once. `epoch_shift`: a fork's epochs beyond those of its own plan.
+    `steps_per_epoch` is 0 where steps draw prompts as they need them.
     `stages` are the first steps of a curriculum's stages.
 
     `reproducibility`: how surely a resumed run equals an uninterrupted one (`None` for one never resumed).

@@ -22,6 +22,7 @@ NARROWEST = 13
 STYLES = {
     "reward": "good", "completions/mean_length": "loss", "rewards/accuracies": "good", "rewards/margins": "loss",
     "kl": "pink", "nll_loss": "eval", "entropy": "eval", "completions/clipped_ratio": "violet",
+    "num_groups_left_out": "violet",
     "rewards/chosen": "eval", "rewards/rejected": "violet", "mean_token_accuracy": "good",
 }  # fmt: skip
 """Measures of stages that have a tile, with its style: those that matter most first."""

@@ -34,12 +34,16 @@ def measured_tokens(profile: Profile, num_rollouts: int, tokens_per_step: float)
     return num_rollouts * reuse_of_rollouts(profile)[1] * profile.sampled.steps_and_passes[0] * tokens_per_step
 
 
-def rollout_words(setup: TrainingSetup, time: Duration) -> str:
-    """A sentence or two on one rollout."""
+def rollout_words(profile: Profile, setup: TrainingSetup, time: Duration) -> str:
+    """A few sentences on one rollout."""
     rows, (generating, stepping) = setup.sampled, closed_form.phase_peaks(setup)
     assert rows is not None, "it samples its answers"
     seconds = ""
     if time.tokens_per_second is not None:
         seconds = f", in up to {units.duration(timing.generating_seconds(setup, time.tokens_per_second))}"
     each = f"{rows.num_rows} answers of up to {rows.new_tokens} tokens, {rows.at_once} at once{seconds}"
-    return f"Each rollout: {each}. Generating takes {units.size(generating)} at most, a step {units.size(stepping)}."
+    words = f"Each rollout: {each}. Generating takes {units.size(generating)} at most, a step {units.size(stepping)}."
+    if not profile.draws_prompts:
+        return words
+    most = 1 + profile.grpo.max_resample_times
+    return f"{words} dynamic_sample makes it up to {most} times as many where groups have no spread: not counted here."

@@ -69,6 +69,14 @@ def _steered(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction("ppo.horizon ppo.target", "horizon is for target, which is not set", "Leave horizon out.")
 
 
+def _sampled_again(values: KnownValues) -> Iterator[ProfileFault]:
+    if values("run.stage") != "grpo" or values("grpo.dynamic_sample"):
+        return
+    if values.is_wished("grpo.max_resample_times"):
+        why = "max_resample_times is for dynamic_sample, which is off"
+        yield contradiction("grpo.max_resample_times grpo.dynamic_sample", why, "Set dynamic_sample = true.")
+
+
 def _what_is_not_sampled(values: KnownValues) -> Iterator[ProfileFault]:
     """Keys that say what is trained on of answers which are there before, or how it is measured."""
     if (stage := values("run.stage")) not in POLICY_STAGES:
@@ -113,6 +121,6 @@ def _one_process(values: KnownValues) -> Iterator[ProfileFault]:
 
 
 CHECKS = (
-    _keys_of_the_stage, _whole_groups, _room_for_answers, _reference, _steered, _what_is_not_sampled, _acting,
-    _one_process,
+    _keys_of_the_stage, _whole_groups, _room_for_answers, _reference, _steered, _sampled_again, _what_is_not_sampled,
+    _acting, _one_process,
 )  # fmt: skip

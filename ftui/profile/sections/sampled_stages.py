@@ -49,6 +49,15 @@ class GrpoSection(SamplingSection):
     num_iterations: int = weights(1, ge=1)
     """Steps on the same answers."""
 
+    dynamic_sample: bool = weights(False)
+    """Leave out groups whose answers all have the same reward, which teach nothing, and answer further prompts in
+    their place (DAPO). How many prompts the steps take is then known as they are made. (Keys of ms-swift; verl:
+    filter_groups.)"""
+
+    max_resample_times: int = weights(3, ge=1)
+    """How often further prompts are answered for the same steps with dynamic_sample, at most; what is missing then is
+    filled with groups that were left out."""
+
     loss_type: Literal["dapo", "grpo", "dr_grpo", "bnpo"] = weights("dapo")
     """How the losses of tokens become one: `dapo`, the mean over all tokens of a step; `grpo`, the mean over answers of
     the mean over their tokens; `dr_grpo`, their sum by max_completion_length; `bnpo`, as `dapo` (TRL: by batch)."""

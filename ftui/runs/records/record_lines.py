@@ -219,12 +219,13 @@ def _hook(record: HookBegan | HookEnded) -> str:
 
 def _plan(record: RunStarted) -> list[str]:
     epoch, tail = ("a mean epoch", " in a mean epoch") if record.stages else ("an epoch", "")
+    per_epoch = f"{record.steps_per_epoch} {epoch}" if record.steps_per_epoch else "as many prompts as they need"
     lines = [
         f"{shown(record.model)} · {shown(record.method)} · {shown(record.precision)}"
         f" · {units.count(record.trainable_parameters)} of {units.count(record.total_parameters)} parameters trained",
         f"{record.num_train_rows} rows · {units.count(record.num_train_tokens)} tokens"
         f" · {units.count(record.num_target_tokens)} target tokens{tail} · {record.num_eval_rows} rows to evaluate on",
-        f"{record.max_steps} steps · {record.steps_per_epoch} {epoch} · {record.effective_batch} sequences a step",
+        f"{record.max_steps} steps · {per_epoch} · {record.effective_batch} sequences a step",
     ]
     if record.resumed_from:
         end = f" · {record.reproducibility}" if record.reproducibility else ""

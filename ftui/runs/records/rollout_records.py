@@ -22,8 +22,10 @@ class AnswersGenerated(Record, frozen=True, tag="answers_generated"):
 class RolloutMade(Record, frozen=True, tag="rollout_made"):
     """Rollout `number` is scored and lies on the disk; steps train on it from now on. Fields as above.
 
-    `rewards`: what is known of the functions that scored it. `reward`: the mean over its answers; `None` where none has
-    one. The seconds are those of generating and of scoring, 0 where the answers were there already.
+    `num_answers`, `num_tokens` and `reward` are of all answers that were sampled for it, those to the `num_left_out`
+    prompts among them that nothing is trained on (grpo.dynamic_sample). `rewards`: what is known of the functions that
+    scored it. `reward`: the mean; `None` where no answer has one. The seconds are those of generating and of scoring, 0
+    where the answers were there already.
     """
 
     number: int
@@ -36,6 +38,7 @@ class RolloutMade(Record, frozen=True, tag="rollout_made"):
     reward: float | None
     generation_seconds: float
     scoring_seconds: float
+    num_left_out: int = 0
     non_finite: list[str] = []
 
 

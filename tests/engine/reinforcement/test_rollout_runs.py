@@ -150,7 +150,7 @@ def test_a_run_that_was_killed_is_the_same_run(
     assert (cut.final / final).read_bytes() == (whole.final / final).read_bytes()
 
 
-def die(*_: Any) -> Any:
+def die(*_: Any, **__: Any) -> Any:
     raise Killed
 
 

@@ -44,6 +44,14 @@ def test_a_rollout_is_that_of_the_profile(tmp_path: Path) -> None:
         assert reuse_of_rollouts(given(tmp_path, "adapter.method=lora", *keys)) == expected
 
 
+def test_what_dynamic_sampling_may_add_is_said_and_not_counted(tmp_path: Path) -> None:
+    plain, drawn = (
+        estimate(given(tmp_path, *keys), find_card("a100-80")) for keys in ((), ("grpo.dynamic_sample=true",))
+    )
+    assert any("up to 4 times as many where groups have no spread: not counted" in note for note in drawn.notes)
+    assert plain.duration == drawn.duration and not any("dynamic_sample" in note for note in plain.notes)
+
+
 def test_keys_and_values_are_the_peak_of_generating(tmp_path: Path) -> None:
     """Of a token of Qwen3-8B: 36 layers, 8 heads of 128, two of them, 2 bytes each; one layer's keys a second time."""
     setup = made(given(tmp_path))

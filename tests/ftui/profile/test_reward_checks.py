@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ftui.errors import ProfileError, RewardError
-from ftui.profile.checks import reward_checks
+from ftui.profile.checks import grpo_checks, reward_checks
 from ftui.profile.checks.known_values import KnownValues
 from ftui.profile.consent import check_reward_code, keep_consents, read_allowed_code
 from ftui.profile.paths import REWARDS, resolve_paths
@@ -14,6 +14,7 @@ from ftui.profile.schema import Profile, RunSection
 from ftui.profile.sections.data import DataSection
 from ftui.profile.sections.model import ModelSection
 from ftui.profile.sections.rewards import READY_OPTIONS, RewardsSection
+from ftui.profile.sections.sampled_stages import GrpoSection
 
 
 def faults(stage: str = "grpo", **keys: Any) -> list[tuple[str, str]]:
@@ -110,3 +111,14 @@ def test_code_runs_by_consent_to_its_text_only(tmp_path: Path, monkeypatch: pyte
     path.unlink()
     with pytest.raises(RewardError, match="cannot be read"):
         read_allowed_code(str(path), "a-run")
+
+
+def test_tries_without_dynamic_sampling_are_refused() -> None:
+    """And obeying the hint mends it."""
+    for is_on, messages in ((False, ["max_resample_times is for dynamic_sample, which is off"]), (True, [])):
+        sections = {
+            "run": RunSection.model_construct(stage="grpo"),
+            "grpo": GrpoSection(max_resample_times=2, dynamic_sample=is_on),
+        }
+        values = KnownValues(sections, wished={("grpo", "max_resample_times")})
+        assert [one.message for one in grpo_checks._sampled_again(values)] == messages
