@@ -18,23 +18,28 @@ LAST = ("help", "leave", "back")
 ENDS = 1_000_000  # lines; more than any list or text has
 
 
-def _moves(action: str, page: int) -> list[BindingType]:
-    """Keys that move by a line, by a page of so many lines, and to either end."""
+def step_keys(action: str, thing: str = "line") -> list[BindingType]:
+    """Keys that move by one thing, and to either end."""
     return [
-        Binding("up,k", f"{action}(-1)", "up", show=False, tooltip="A line up", id="up"),
-        Binding("down,j", f"{action}(1)", "down", show=False, tooltip="A line down", id="down"),
-        Binding("pageup", f"{action}(-{page})", "page up", show=False, tooltip=f"{page} lines up", id="page-up"),
-        Binding(
-            "pagedown,space", f"{action}({page})", "page down", show=False, tooltip=f"{page} lines down", id="page-down"
-        ),
-        Binding("home,g", f"{action}(-{ENDS})", "first", show=False, tooltip="The first line", id="first"),
-        Binding("end,G", f"{action}({ENDS})", "last", show=False, tooltip="The last line", id="last"),
+        Binding("up,k", f"{action}(-1)", "up", show=False, tooltip=f"A {thing} up", id="up"),
+        Binding("down,j", f"{action}(1)", "down", show=False, tooltip=f"A {thing} down", id="down"),
+        Binding("home,g", f"{action}(-{ENDS})", "first", show=False, tooltip=f"The first {thing}", id="first"),
+        Binding("end,G", f"{action}({ENDS})", "last", show=False, tooltip=f"The last {thing}", id="last"),
     ]
 
 
-CURSOR_KEYS = _moves("move", 10)
+def page_keys(action: str, page: int, thing: str = "line") -> list[BindingType]:
+    """Keys that move by `page` things."""
+    up, down = f"{page} {thing}s up", f"{page} {thing}s down"
+    return [
+        Binding("pageup", f"{action}(-{page})", "page up", show=False, tooltip=up, id="page-up"),
+        Binding("pagedown,space", f"{action}({page})", "page down", show=False, tooltip=down, id="page-down"),
+    ]
+
+
+CURSOR_KEYS = [*page_keys("move", 10), *step_keys("move")]
 """Of a `ListScreen`."""
-SCROLL_KEYS = _moves("scroll", 15)
+SCROLL_KEYS = [*page_keys("scroll", 15), *step_keys("scroll")]
 """Of a `TextScreen`: 15 of the 21 lines of text that fit in 24."""
 BACK = Binding("escape,backspace,q", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back")
 LEAVE = Binding("escape,backspace,q", "leave", "back", key_display="esc", tooltip="Back", id="back")

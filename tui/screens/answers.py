@@ -16,7 +16,7 @@ from ftui.launch.prompt_file import PromptLine, Question, find_answers, read_pro
 from ftui.launch.transcript import add_exchange, describe_exchange, new_transcript
 
 from ..drawing.answer_lines import answer_screen, answers_title
-from ..key_table import ENDS, Meaning
+from ..key_table import Meaning, step_keys
 from ..render.spans import Frame, Line, paragraph
 from ..stage import stage
 from ..state.answer_list import Asked, make_list
@@ -43,10 +43,7 @@ class AnswersScreen(ListScreen[None]):
         Binding("N", "next_difference(-1)", "last differing", show=False, tooltip="The one before", id="before"),
         Binding("pagedown,space", f"scroll({PAGE})", "scroll", key_display="pgdn", tooltip="Down", id="page-down"),
         Binding("pageup", f"scroll(-{PAGE})", "page up", show=False, tooltip="Up in the answers", id="page-up"),
-        Binding("up,k", "move(-1)", "up", show=False, tooltip="The prompt above", id="up"),
-        Binding("down,j", "move(1)", "down", show=False, tooltip="The next prompt", id="down"),
-        Binding("home,g", f"move(-{ENDS})", "first", show=False, tooltip="The first prompt", id="first"),
-        Binding("end,G", f"move({ENDS})", "last", show=False, tooltip="The last prompt", id="last"),
+        *step_keys("move", "prompt"),
         Binding("escape,backspace,q", "leave", "back", key_display="esc", tooltip="Stop; otherwise back", id="back"),
     ]  # fmt: skip
 

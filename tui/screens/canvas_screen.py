@@ -1,5 +1,6 @@
 """What the screens share: canvases over a footer, a timer while they are on top, a cursor in a list, text to scroll."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
@@ -7,6 +8,8 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.screen import ScreenResultType
 from textual.timer import Timer
+
+from ftui.errors import FtuiError
 
 from ..render.canvas import Canvas
 from ..render.spans import Frame, Line, Paint
@@ -61,6 +64,19 @@ class CanvasScreen(OnePaintScreen[ScreenResultType]):
             await look()
         finally:
             self._is_looking = False
+
+    def change(self, act: Callable[[], str]) -> None:
+        """Change what is shown without holding up the keys, say what came of it, and look again."""
+        self.run_worker(self._change_and_say(act), group="change")
+
+    async def _change_and_say(self, act: Callable[[], str]) -> None:
+        try:
+            words = await asyncio.to_thread(act)
+        except FtuiError as error:
+            stage(self).complain(error)
+        else:
+            stage(self).say(words, "good")
+        self.tick()
 
     def draw(self) -> None:
         """Give every canvas what it shows now."""

@@ -195,18 +195,16 @@ class RunsScreen(ListScreen[None]):
             prompt(self, f"Another name for {run.name}", run.name, check_name, lambda name: change(run, name))
 
     def _change_runs(self, act: Callable[[], object], words: str) -> None:
-        """Change which runs there are, without holding up the keys: deleting may take a while."""
-        self.run_worker(self._change_runs_and_say(act, words), group="change")
+        """Change which runs there are: deleting may take a while."""
 
-    async def _change_runs_and_say(self, act: Callable[[], object], words: str) -> None:
-        try:
-            await asyncio.to_thread(act)
-        except FtuiError as error:
-            stage(self).complain(error)
-        else:
-            stage(self).say(words, "good")
-        self.run_list.find_again()
-        self.tick()
+        def act_and_find() -> str:
+            try:
+                act()
+            finally:
+                self.run_list.find_again()
+            return words
+
+        self.change(act_and_find)
 
 
 def title(frame: Frame, rows: list[RunRow], num_marked: int = 0) -> list[Line]:

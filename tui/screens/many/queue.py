@@ -1,7 +1,7 @@
 """The runs that wait for a card: their order, what each waits for; add, move, remove, pause."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import ClassVar
 
@@ -105,7 +105,7 @@ class QueueScreen(ListScreen[None]):
 
     def _add(self, text: str) -> None:
         stage(self).note(f"Looking at {text}: rows, model, memory ...", "loss")
-        self._change(lambda: _add_profile(text))
+        self.change(lambda: _add_profile(text))
 
     def action_place(self, by: int) -> None:
         if (waiting := self._waiting_row("moved")) is None:
@@ -113,14 +113,14 @@ class QueueScreen(ListScreen[None]):
         view, row = waiting
         assert row.place is not None
         place = max(0, row.place - 1 + by)
-        self._change(lambda: _move(QueueFiles(view.root), row, place))
+        self.change(lambda: _move(QueueFiles(view.root), row, place))
 
     def action_remove(self) -> None:
         if (waiting := self._waiting_row("removed")) is None:
             return
         view, row = waiting
         question = f"Take {row.name} out of the queue? Its folder is deleted, unless it has trained."
-        confirm(self, question, "take it out", lambda: self._change(lambda: _remove(QueueFiles(view.root), row)))
+        confirm(self, question, "take it out", lambda: self.change(lambda: _remove(QueueFiles(view.root), row)))
 
     def _waiting_row(self, what: str) -> tuple[QueueView, QueueRow] | None:
         chosen = self.row
@@ -131,20 +131,7 @@ class QueueScreen(ListScreen[None]):
 
     def action_pause(self) -> None:
         paused = "pause" not in self.key_meanings
-        self._change(lambda: _set_paused(paused))
-
-    def _change(self, act: Callable[[], str]) -> None:
-        """Change the queue without holding up the keys, and say what came of it."""
-        self.run_worker(self._change_and_say(act), group="change")
-
-    async def _change_and_say(self, act: Callable[[], str]) -> None:
-        try:
-            words = await asyncio.to_thread(act)
-        except FtuiError as error:
-            stage(self).complain(error)
-        else:
-            stage(self).say(words, "good")
-        self.tick()
+        self.change(lambda: _set_paused(paused))
 
 
 def _look_and_wake() -> tuple[list[QueueView], str]:

@@ -1,7 +1,7 @@
 """One sweep: its trials, rungs, the curves of its leaders, parallel coordinates, importance; live while it searches."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -214,7 +214,7 @@ class SweepScreen(ListScreen[None]):
 
     def action_best(self) -> None:
         prompt(self, "The file to write the best trial's profile to", f"{self._files.name}-best.toml", _new_file,
-               lambda path: self._change(lambda: self._write_best(path)))  # fmt: skip
+               lambda path: self.change(lambda: self._write_best(path)))  # fmt: skip
 
     def _write_best(self, path: Path) -> str:
         write_best(view_sweep(self._files), path)
@@ -222,7 +222,7 @@ class SweepScreen(ListScreen[None]):
 
     def action_pause(self) -> None:
         if "pause" not in self.hidden_keys:
-            self._change(self._go_on if "pause" in self.key_meanings else self._pause)
+            self.change(self._go_on if "pause" in self.key_meanings else self._pause)
 
     def _pause(self) -> str:
         pause_sweep(self._files)
@@ -235,24 +235,11 @@ class SweepScreen(ListScreen[None]):
 
     def action_stop(self) -> None:
         question = f"End the search {self._files.name} now? Trials that are running are parked; p lets it go on later."
-        confirm(self, question, "end it", lambda: self._change(self._stop))
+        confirm(self, question, "end it", lambda: self.change(self._stop))
 
     def _stop(self) -> str:
         parked = stop_sweep(self._files)
         return f"{self._files.name} is stopped" + (f"; parked: {', '.join(parked)}." if parked else ".")
-
-    def _change(self, act: Callable[[], str]) -> None:
-        """Change the sweep without holding up the keys, and say what came of it."""
-        self.run_worker(self._change_and_say(act), group="change")
-
-    async def _change_and_say(self, act: Callable[[], str]) -> None:
-        try:
-            words = await asyncio.to_thread(act)
-        except FtuiError as error:
-            stage(self).complain(error)
-        else:
-            stage(self).say(words, "good")
-        self.tick()
 
 
 def look_at_sweep(files: SweepFiles) -> SweepLook:

@@ -83,16 +83,7 @@ class SweepsScreen(ListScreen[None]):
 
     def _start(self, path: Path) -> None:
         stage(self).note(f"Looking at {path}: every end of the space, rows, memory ...", "loss")
-        self.run_worker(self._start_and_say(path), group="change")
-
-    async def _start_and_say(self, path: Path) -> None:
-        try:
-            words = await asyncio.to_thread(_start_sweep, path)
-        except FtuiError as error:
-            stage(self).complain(error)
-        else:
-            stage(self).say(words, "good")
-        self.tick()
+        self.change(lambda: _start_sweep(path))
 
 
 def _look_and_wake() -> tuple[list[ListedSweep], str]:

@@ -11,7 +11,7 @@ from ftui.rollouts.read_rollouts import NEWEST, Order, SeenGroup, find_groups, r
 from ftui.runs.run_folder import Run
 
 from ...drawing.rollouts.group_view import group_screen, rollouts_title
-from ...key_table import BACK, ENDS
+from ...key_table import BACK, step_keys
 from ...render.spans import Frame, Line, paragraph
 from ...stage import stage
 from ..canvas_screen import ListScreen
@@ -37,10 +37,7 @@ class RolloutsScreen(ListScreen[None]):
         Binding("n", "newest", "newest", tooltip="The newest rollout, as the run makes more", id="newest"),
         Binding("pagedown,space", f"scroll({PAGE})", "scroll", key_display="pgdn", tooltip="Down", id="page-down"),
         Binding("pageup", f"scroll(-{PAGE})", "page up", show=False, tooltip="Up in the answers", id="page-up"),
-        Binding("up,k", "move(-1)", "up", show=False, tooltip="The prompt above", id="up"),
-        Binding("down,j", "move(1)", "down", show=False, tooltip="The next prompt", id="down"),
-        Binding("home,g", f"move(-{ENDS})", "first", show=False, tooltip="The first prompt", id="first"),
-        Binding("end,G", f"move({ENDS})", "last", show=False, tooltip="The last prompt", id="last"),
+        *step_keys("move", "prompt"),
         BACK,
     ]
     refresh_seconds = 2.0

@@ -21,7 +21,7 @@ from ftui.system.files import replace_file
 from ftui.text import shown
 
 from ...drawing.rows.blame_table import blame_details, blame_table, blame_title
-from ...key_table import ENDS, Meaning
+from ...key_table import BACK, Meaning, page_keys, step_keys
 from ...stage import stage
 from ..canvas_screen import ListScreen
 from ..dialogs import prompt
@@ -52,14 +52,10 @@ class BlameScreen(ListScreen[None]):
         Binding("p", "next(-1)", "before", tooltip="The rows of the step before", id="before"),
         Binding("v", "page(1)", "learned", tooltip="Rows never learned, forgotten, learned at once", id="page"),
         Binding("w", "write", "write", tooltip="Write all these rows into a CSV file", id="write"),
-        Binding("up,k", "move(-1)", "up", show=False, tooltip="The row above", id="up"),
-        Binding("down,j", "move(1)", "down", show=False, tooltip="The next row", id="down"),
-        Binding("pageup", "move(-10)", "page up", show=False, tooltip="Ten rows up", id="page-up"),
-        Binding("pagedown,space", "move(10)", "page down", show=False, tooltip="Ten rows down", id="page-down"),
-        Binding("home,g", f"move(-{ENDS})", "first", show=False, tooltip="The first row", id="first"),
-        Binding("end,G", f"move({ENDS})", "last", show=False, tooltip="The last row", id="last"),
-        Binding("escape,backspace,q", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
-    ]  # fmt: skip
+        *step_keys("move", "row"),
+        *page_keys("move", 10, "row"),
+        BACK,
+    ]
 
     def __init__(self, run: Run, step: int | None = None) -> None:
         super().__init__()
