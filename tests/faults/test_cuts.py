@@ -2,7 +2,8 @@
 
 A few trials run always; `pytest tests/faults/test_cuts.py --trials 100` draws a hundred, every second of them with a
 stage, a method, an optimizer, one or two ranks and what these share drawn, too. The id of one (`lora-16`) is its
-configuration and seed: `--trials 1 --first-seed 16 -k lora` draws the same schedule again.
+configuration and seed: `--trials 1 --first-seed 16 -k lora` draws the same schedule again. `-k "grpo or ppo"` are those
+that sample their answers.
 """
 
 import subprocess
@@ -31,7 +32,17 @@ from tests.support.cuts import (
     schedule,
     watch_to_end,
 )
-from tests.support.drawn_runs import DrawnRun, draw_run, prepare_prompts, prepare_rows
+from tests.support.drawn_runs import (
+    BENCH,
+    BY_MODEL,
+    NORMALISED,
+    OF_STAGES,
+    STEERED,
+    DrawnRun,
+    draw_run,
+    prepare_prompts,
+    prepare_rows,
+)
 from tests.support.sameness import executed, measured, same_runs
 from tests.support.zygote import Zygote, tail_of
 
@@ -86,12 +97,25 @@ CONFIGURATIONS = {
         overrides=("grpo.steps_per_generation=3", "grpo.importance_sampling_level=sequence"),
         killed_in=("rollout", 3),
     ),
+    "ppo": Configuration(
+        "lora", stage="ppo", overrides=(*STEERED, *NORMALISED, "ppo.num_mini_batches=3"), killed_in=("values", 5)
+    ),
+    "ppo_by_model": Configuration("lora", stage="ppo", overrides=BY_MODEL, killed_in=("scoring", 3)),
+    "ppo_full": Configuration(
+        "full", stage="ppo", overrides=("ppo.whiten_rewards=true", *BY_MODEL), killed_in=("generating", 9)
+    ),
+    "ppo_qlora": Configuration(
+        "qlora",
+        stage="ppo",
+        overrides=(*STEERED, *NORMALISED, *BY_MODEL, "ppo.kl_estimator=k3"),
+        killed_in=("rollout", 2),
+    ),
     "kto_packed": Configuration("lora", packing=True, stage="kto", killed_in=("evaluation", 2)),
 }
 ALWAYS = [
     ("lora", 3), ("full", 1), ("packing", 2), ("by_length", 4), ("fp16", 5), ("cosine", 6), ("warmup", 7),
     ("early", 8), ("factor", 9), ("qlora", 10), ("curriculum", 11), ("dpo", 12), ("kto", 13),
-    ("rm", 14), ("drawn8", 15), ("grpo", 16), ("drawn18", 53),
+    ("rm", 14), ("ppo", 15), ("grpo", 16), ("drawn41", 53),
 ]  # fmt: skip
 
 
@@ -105,7 +129,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for seed in range(first, first + trials)
     ]
     cases = drawn or [(name, seed, 3) for name, seed in ALWAYS]
-    metafunc.parametrize(("name", "seed", "most"), cases, ids=[f"{name}-{seed}" for name, seed, _ in cases])
+    metafunc.parametrize(("name", "seed", "most"), cases, ids=[f"{_title(name)}-{seed}" for name, seed, _ in cases])
+
+
+def _title(name: str) -> str:
+    return name if name in CONFIGURATIONS else f"{name}_{stage_of(name)}"
+
+
+def stage_of(name: str) -> str:
+    """That of a configuration, or of a run that is drawn by its number."""
+    found = CONFIGURATIONS.get(name)
+    return drawn_as(name).stage if found is None else found.stage
 
 
 @dataclass
@@ -147,11 +181,11 @@ def make_run(bench: Workbench, name: str) -> Run:
         return make_drawn_run(bench, name)
     profile = bench.profile(name, method=configuration.method, packing=configuration.packing)
     run, overrides = bench.run(name), configuration.overrides
-    if configuration.stage == "grpo":
-        overrides = (*prepare_prompts(bench, configuration.method), *overrides)
+    if configuration.stage in OF_STAGES:
+        overrides = (*prepare_prompts(bench, configuration.stage, configuration.method), *overrides)
     elif configuration.stage != "sft":
         overrides = (*overrides, *compare_answers(bench, configuration.stage, method=configuration.method))
-    assert create(run, resolve(profile, overrides=overrides))
+    assert create(run, resolve(profile, overrides=[one.replace(BENCH, str(bench.folder)) for one in overrides]))
     return run
 
 
@@ -169,7 +203,8 @@ def make_drawn_run(bench: Workbench, name: str) -> Run:
     print(drawn, *drawn.overrides)
     profile = bench.profile(name, method=drawn.profile_method, packing=drawn.packing)
     run = bench.run(name)
-    assert create(run, resolve(profile, overrides=(*drawn.overrides, *prepare_rows(bench, drawn))))
+    overrides = [*prepare_rows(bench, drawn), *drawn.overrides]
+    assert create(run, resolve(profile, overrides=[one.replace(BENCH, str(bench.folder)) for one in overrides]))
     return run
 
 
@@ -179,7 +214,7 @@ def test_cut_anywhere_and_the_same_in_the_end(
 ) -> None:  # fmt: skip
     bench = bench_at(bench_source, memory / "bench")
     configuration = CONFIGURATIONS.get(name, Configuration())
-    places = OF_ROLLOUTS if configuration.stage == "grpo" else {}
+    places = OF_ROLLOUTS if stage_of(name) in OF_STAGES else {}
     size = size_of(name)
     life, parts = Life(bench, make_run(bench, name), zygote, size), schedule(seed, most, places, size=size)
     print(f"{name}, seed {seed}:", *parts, sep="\n")

@@ -40,8 +40,8 @@ PLACES = {
     "loading": 1, "forward": 30, "backward": 24, "optimizer": 12, "evaluation": 3, "save": 40, "rotation": 3,
     "final": 1, "record": 60, "torn record": 60,
 }  # fmt: skip
-OF_ROLLOUTS = {"generating": 60, "scoring": 6, "rollout": 12}
-"""Places of a run that samples its answers."""
+OF_ROLLOUTS = {"generating": 60, "scoring": 6, "rollout": 12, "values": 12}
+"""Places of a run that samples its answers. `values`: a batch of log-probabilities (and values) before the steps."""
 ENDINGS = {  # how an attempt may end after its cut; 0: the run was finished first
     "kill": {-signal.SIGKILL, 0},
     "place": {-signal.SIGKILL, 0},

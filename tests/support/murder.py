@@ -62,6 +62,7 @@ def arm(place: str, number: int) -> None:
     from ftui.engine.evaluation.generated_answers import AnswerFile
     from ftui.engine.generation import answer_prompts
     from ftui.engine.objectives.chunked_head import ChunkedCrossEntropy, ChunkedLogProbs
+    from ftui.engine.reinforcement import old_log_probs
     from ftui.engine.reinforcement.scoring import AnswerScoring
     from ftui.engine.rollouts import rollout_files
     from ftui.engine.training import evaluate, measure_log_probs, step
@@ -86,6 +87,8 @@ def arm(place: str, number: int) -> None:
         kill_at(answer_prompts, "within_shared_memory", number)
     elif place == "scoring":
         kill_at(AnswerScoring, "score", number, after=number % 2 == 0)
+    elif place == "values":
+        kill_at(old_log_probs, "target_log_probs", number, after=True)
     elif place == "rollout":  # one of its files, the texts first
         kill_at(rollout_files, "replace_file", number, after=number % 3 == 0)
     elif place == "final":
