@@ -55,7 +55,7 @@ class ThresholdsSection(Section):
     """Times that the usual gradient must be longer than train.max_grad_norm."""
 
     groups_without_spread: float = conduct(DEFAULTS.groups_without_spread, gt=0, lt=1)
-    """Share of the groups of 20 steps whose answers all have the same reward."""
+    """Share of the groups of 20 steps (in stage ppo, of these steps) whose answers all have the same reward."""
 
     answers_truncated: float = conduct(DEFAULTS.answers_truncated, gt=0, lt=1)
     """Share of the answers of 20 steps that are cut off."""
@@ -76,7 +76,7 @@ class ThresholdsSection(Section):
     """By how much the mean reward of 20 steps must be above that of rewards.reference_column."""
 
     kl_budget: float = conduct(DEFAULTS.kl_budget, gt=0)
-    """Nats a token that the model may be away from its reference (with grpo.beta), the mean of 20 steps."""
+    """Nats a token that the model may be away from its reference (grpo.beta or ppo.kl_coef), the mean of 20 steps."""
 
 
 class HealthSection(Section):

@@ -49,15 +49,30 @@ class RolloutMonitor:
         return [finding for rule in _RULES for finding in rule(windows, self._limits)]
 
 
+def _is_ppo(windows: Windows) -> bool:
+    return "objective/kl_coef" in windows.now[-1]
+
+
 def _without_spread(windows: Windows, limits: Thresholds) -> Iterator[HealthFinding]:
-    share = _mean(windows.now, "frac_reward_zero_std")
+    share, what = _mean(windows.now, "frac_reward_zero_std"), "groups"
+    if share is None and _is_ppo(windows):  # its answers are to different prompts: those of a step are one group
+        share, what = _share_of_even_steps(windows.now), "steps"
     if share is not None and share > limits.groups_without_spread:
         yield HealthFinding(
             "groups_without_spread",
-            f"in {share:.0%} of the groups all answers have the same reward: there is hardly anything to learn from",
+            f"in {share:.0%} of the {what} all answers have the same reward: there is hardly anything to learn from",
             "Take prompts that the model answers right now and then, or a reward with steps between; where all are "
             "right it has learned them: `ftui stop {run}`.",
         )
+
+
+def _share_of_even_steps(steps: Sequence[Figures]) -> float | None:
+    """Of the steps that have rewards, those in which each of these was the same for all answers."""
+    spreads = [
+        [value for name, value in one.items() if name.startswith("rewards/") and name.endswith("/std")] for one in steps
+    ]
+    known = [of_step for of_step in spreads if of_step and None not in of_step]
+    return sum(not any(of_step) for of_step in known) / len(known) if 2 * len(known) > len(steps) else None
 
 
 def _truncated(windows: Windows, limits: Thresholds) -> Iterator[HealthFinding]:
@@ -66,7 +81,8 @@ def _truncated(windows: Windows, limits: Thresholds) -> Iterator[HealthFinding]:
         yield HealthFinding(
             "answers_truncated",
             f"{share:.0%} of the answers are cut off",
-            "Raise max_completion_length, or give the reward 'overlong' where answers do not end.",
+            "Raise max_completion_length, or give the reward 'overlong' where answers do not end"
+            f"{', or set ppo.missing_eos_penalty = 1' if _is_ppo(windows) else ''}.",
         )
 
 
@@ -77,8 +93,11 @@ def _longer_for_nothing(windows: Windows, limits: Thresholds) -> Iterator[Health
         yield HealthFinding(
             "length_without_reward",
             f"answers grew from {old:.0f} to {new:.0f} tokens, and their reward did not",
-            'Give the reward "overlong", or set grpo.loss_type = "dr_grpo", whose loss does not favour length.',
+            f'Give the reward "overlong"{"" if _is_ppo(windows) else _OTHER_LOSS}.',
         )
+
+
+_OTHER_LOSS = ', or set grpo.loss_type = "dr_grpo", whose loss does not favour length'
 
 
 def _against_each_other(windows: Windows, limits: Thresholds) -> Iterator[HealthFinding]:
@@ -100,9 +119,9 @@ def _entropy_gone(windows: Windows, limits: Thresholds) -> Iterator[HealthFindin
     if first and now is not None and now < limits.entropy_gone * first:
         yield HealthFinding(
             "entropy_gone",
-            f"entropy fell from {first:.3g} to {now:.3g}: answers hardly vary any more, and groups teach little",
+            f"entropy fell from {first:.3g} to {now:.3g}: answers hardly vary any more, and teach little",
             "Fork from a checkpoint before it (`ftui checkpoints {run}`) with a lower train.learning_rate, "
-            "grpo.epsilon_high = 0.28 or grpo.beta = 0.01.",
+            f"{'or a higher ppo.kl_coef' if _is_ppo(windows) else 'grpo.epsilon_high = 0.28 or grpo.beta = 0.01'}.",
         )
 
 
@@ -129,13 +148,20 @@ def _above_reference(windows: Windows, limits: Thresholds) -> Iterator[HealthFin
 
 
 def _kl_spent(windows: Windows, limits: Thresholds) -> Iterator[HealthFinding]:
-    kl = _mean(windows.now, "kl")
+    kl = _nats_a_token(windows.now)
     if kl is not None and kl > limits.kl_budget:
+        key = "ppo.kl_coef, or set ppo.target" if _is_ppo(windows) else "grpo.beta"
         yield HealthFinding(
             "kl_budget",
             f"the model is {kl:.3g} nats a token away from the one it began as",
-            "Raise grpo.beta, or stop here: what is gained this far from the start is often for the reward alone.",
+            f"Raise {key}, or stop here: what is gained this far from the start is often for the reward alone.",
         )
+
+
+def _nats_a_token(steps: Sequence[Figures]) -> float | None:
+    """The distance from the reference: GRPO's loss has it by token, PPO's reward by answer."""
+    of_answers, length = _mean(steps, "objective/kl"), _mean(steps, "completions/mean_length")
+    return of_answers / length if of_answers is not None and length else _mean(steps, "kl")
 
 
 _RULES = (

@@ -42,6 +42,24 @@ TROUBLES: dict[str, Course] = {
 }
 
 
+PPO_TROUBLES: dict[str, Course] = {
+    "groups_without_spread": lambda passed: {"rewards/a/std": 0.0},
+    "answers_truncated": lambda passed: {"completions/clipped_ratio": passed},
+    "length_without_reward": lambda passed: {"completions/mean_length": 100 * 3**passed, "reward": 0.5},
+    "rewards_apart": lambda passed: {"rewards/b/mean": 0.6 - 0.4 * passed},
+    "entropy_gone": lambda passed: {"entropy": 2.0 * 0.01**passed},
+    "kl_budget": lambda passed: {"objective/kl": 500 * passed},
+}
+
+
+def course_of_ppo(special: Course, seed: int = 0) -> list[Figures]:
+    """That of a run of stage ppo, which has one answer to each prompt and tells its distance by the answer."""
+    own = {"objective/kl": 8.0, "objective/kl_coef": 0.05, "rewards/a/std": 0.2, "rewards/b/std": 0.0}
+    others = ("frac_reward_zero_std", "completions/identical_ratio", "kl")
+    figures = course(lambda passed: own | special(passed), seed)
+    return [{name: value for name, value in one.items() if name not in others} for one in figures]
+
+
 def find_alarms(rollouts: list[Figures]) -> list[HealthFinding]:
     """What is wrong at the end of a course."""
     monitor, found = RolloutMonitor(Thresholds()), list[HealthFinding]()
@@ -61,9 +79,18 @@ def test_each_trouble_raises_its_alarm_alone(name: str, seed: int) -> None:
     assert [alarm.rule for alarm in alarms] == [name] and all(one.evidence and one.suggestion for one in alarms)
 
 
+@pytest.mark.parametrize("name", PPO_TROUBLES)
+def test_each_trouble_of_ppo_raises_its_alarm_with_its_keys(name: str) -> None:
+    [alarm] = find_alarms(course_of_ppo(PPO_TROUBLES[name]))
+    assert alarm.rule == name and alarm.evidence and "grpo" not in alarm.suggestion
+    if name == "kl_budget":
+        assert "nats a token" in alarm.evidence and "ppo.kl_coef" in alarm.suggestion
+
+
 def test_a_course_that_learns_raises_none() -> None:
-    raised = [find_alarms(course(lambda _: {}, seed)[:end]) for seed in range(20) for end in range(1, 3 * WINDOW, 5)]
-    assert raised == [[]] * len(raised)
+    for kind in (course, course_of_ppo):
+        raised = [find_alarms(kind(lambda _: {}, seed)[:end]) for seed in range(10) for end in range(1, 3 * WINDOW, 5)]
+        assert raised == [[]] * len(raised)
 
 
 def test_nothing_is_said_before_there_is_something_to_tell() -> None:
