@@ -15,6 +15,7 @@ from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.run_folder import Run
 from ftui.system.lifeline import LEFT_SECONDS, Lifeline, wait_for_predecessor
 from ftui.system.redact import redact_output
+from ftui.system.segments import total_bytes
 
 from .metric_names import evaluation_values, hardware_values, step_values
 from .position import Position, load_position, save_position
@@ -71,7 +72,7 @@ def follow_run(run: Run, name: str, lifeline: Lifeline) -> None:
         sink.flush()
         save_position(path, position)
         if end is None and lifeline.has_ended(0.0 if news.has_moved else LOOK_SECONDS):
-            end = run.metrics.stat().st_size if run.metrics.exists() else 0
+            end = total_bytes(run.metrics)
         lifeline.report_alive()
         send_news(news, sink, position)
     sink.close(badly=position.ended_badly)

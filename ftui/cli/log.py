@@ -19,6 +19,7 @@ from ftui.runs.state import RunState, ended_badly, rank_words
 from ftui.runs.status import Offsets, Status, Watch, is_running, judge, read_status
 from ftui.supervisor.spawn import ensure_supervised
 from ftui.system.files import open_plain, read_plain
+from ftui.system.segments import total_bytes
 from ftui.text import shown
 
 LOOK_SECONDS = 0.25
@@ -98,7 +99,7 @@ def _last_words(run: Run, state: RunState) -> Iterator[str]:
 
 def _begin(run: Run, num_lines: int | None, logging_steps: int) -> tuple[Watch, bool]:
     """A watch at the start of a run; or, of a very long one, at the steps that its last lines come from, and true."""
-    size = run.metrics.stat().st_size if num_lines is not None and run.metrics.exists() else 0
+    size = total_bytes(run.metrics) if num_lines is not None else 0
     start = max(0, size - max(LEAST_BYTES, (num_lines or 0) * logging_steps * STEP_BYTES))
     return Watch(run, Status(offsets=Offsets(metrics=start))), start > 0
 

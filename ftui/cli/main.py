@@ -56,7 +56,8 @@ def call_handler(options: Namespace) -> int:
 
 def _wake_dispatchers() -> None:
     """Start what starts the runs of a queue and the trials of a sweep, where nobody does. No reason to fail."""
-    from ftui.runs.run_folder import known_roots, runs_root
+    from ftui.runs.run_folder import runs_root
+    from ftui.system.user_folders import known_roots
 
     roots = {runs_root(), *known_roots()}
     for name, module, function in (

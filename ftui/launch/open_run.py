@@ -40,7 +40,6 @@ from ftui.runs.run_folder import (
     find_run,
     name_from,
     new_run_id,
-    note_root,
     runs_root,
 )
 from ftui.runs.state import RunState, has_begun, has_ended
@@ -49,6 +48,7 @@ from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.spawn import launch
 from ftui.system.file_tree import move_out, rename_folder
 from ftui.system.files import Lock, make_private_folder, replace_file, sync_path, try_lock
+from ftui.system.user_folders import note_root
 from ftui.system.volume import RESERVE, check_room, disk_error, is_disk_full
 from ftui.text import did_you_mean, shown, toml_value
 

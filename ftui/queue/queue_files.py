@@ -10,9 +10,10 @@ import msgspec
 from ftui.errors import DiskError, UsageError
 from ftui.queue.waiting_runs import FORM, KINDS, AnyLine, Queue, fold
 from ftui.runs.journal import Envelope, append_line
-from ftui.runs.run_folder import NAME, Run, all_runs, known_roots, runs_root
+from ftui.runs.run_folder import NAME, Run, all_runs, runs_root
 from ftui.runs.status import is_running, read_status
 from ftui.system.files import DAMAGED, is_locked, read_plain, wait_lock
+from ftui.system.user_folders import known_roots
 from ftui.system.volume import disk_error
 
 _decode_envelope = msgspec.json.Decoder(Envelope)

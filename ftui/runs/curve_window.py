@@ -2,17 +2,20 @@
 
 metrics.jsonl is in the order of (attempt, step): attempts follow one another, and steps rise within each. So a part of
 it is found by halving, a few hundred reads of a line whatever the length of the file, and only that part is decoded.
+Of its older segments (ftui/system/segments.py), which are compressed, those of the part are read from their start.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import chain
 from typing import BinaryIO
 
 import msgspec
 
 from ftui.runs.curves import AttemptCurves, Curves, Series
-from ftui.runs.journal import LONGEST_LINE
 from ftui.runs.run_folder import Run
 from ftui.system.files import open_plain
+from ftui.system.segments import LONGEST_LINE, Segment, read_older, segment_start, segments_before
 
 CLOSE_ENOUGH = 4096  # bytes; the rest is read in a row
 
@@ -41,14 +44,16 @@ def read_window(
     `curves` says which attempts there were and where each began. `None` where that would take more than `most_bytes`
     of the file, or where it cannot be read.
     """
+    begins, ends = (_attempt_at(curves, first), first), (_attempt_at(curves, last), last + 1)
     try:
         with open(open_plain(run.metrics), "rb") as file:
             size = file.seek(0, 2)
-            begin = _find(file, size, (_attempt_at(curves, first), first))
-            end = _find(file, size, (_attempt_at(curves, last), last + 1))
-            if end - begin > most_bytes:
+            begin, end = _find(file, size, begins), _find(file, size, ends)
+            older = _older_between(run, segment_start(file.fileno()), begins, ends) if begin == 0 else []
+            if end - begin + sum(segment.end - segment.start for segment in older[1:-1]) > most_bytes:
                 return None
-            return _gather(curves, _lines(file, begin, size), first, last, quantity)
+            lines = chain(_older_lines(run, older), _lines(file, begin, size))
+            return _gather(curves, lines, first, last, quantity)
     except OSError:  # not there, or its volume has trouble: the chart stays as coarse as it was
         return None
 
@@ -71,6 +76,24 @@ def _find(file: BinaryIO, size: int, key: Key) -> int:
     return low
 
 
+def _older_between(run: Run, start: int, begins: Key, ends: Key) -> list[Segment]:
+    """The older segments, before byte `start` of the whole, that may have steps from `begins` on, below `ends`."""
+    older = segments_before(run.metrics, start)
+
+    def first_key(segment: Segment) -> Key:
+        line = next(_older_lines(run, [segment]), None)
+        return (line.attempt, line.step) if line else (0, 0)
+
+    return older[max(0, bisect_left(older, begins, key=first_key) - 1) : bisect_left(older, ends, key=first_key)]
+
+
+def _older_lines(run: Run, segments: list[Segment]) -> Iterator[_Line]:
+    """The readable steps of these segments, which follow one another."""
+    if segments:
+        for _, data in read_older(run.metrics, segments[0].start, segments[-1].end):
+            yield from _decoded(data.split(b"\n")[:-1])
+
+
 def _lines(file: BinaryIO, start: int, size: int) -> Iterator[_Line]:
     """The readable steps after byte `start`, which may lie within a line: that one is left out."""
     file.seek(max(0, start - 1))
@@ -80,6 +103,11 @@ def _lines(file: BinaryIO, start: int, size: int) -> Iterator[_Line]:
         line = file.readline(LONGEST_LINE)
         if not line.endswith(b"\n"):
             return
+        yield from _decoded([line])
+
+
+def _decoded(lines: list[bytes]) -> Iterator[_Line]:
+    for line in lines:
         try:
             yield _decode.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

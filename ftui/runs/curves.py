@@ -15,6 +15,7 @@ from ftui.runs.events import Step
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 from ftui.system.files import DAMAGED, read_json, replace_file
+from ftui.system.segments import total_bytes
 
 FORM = 1
 BUCKETS = 512  # an even number
@@ -224,7 +225,7 @@ def read_stored_curves(run: Run) -> Curves:
     """curves.json, or empty curves where it is missing, damaged, of another form, or reaches beyond metrics.jsonl."""
     try:
         curves = read_json(run.curves, Curves)
-        size = run.metrics.stat().st_size if curves.offset else 0
+        size = total_bytes(run.metrics) if curves.offset else 0
     except (OSError, *DAMAGED):
         return Curves()
     return curves if curves.v == FORM and curves.offset <= size else Curves()

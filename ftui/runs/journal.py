@@ -6,7 +6,7 @@ Bytes are split on `\\n` only (a text splitter would also cut at U+2028 or U+008
 import math
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,11 +16,11 @@ from ftui.errors import DiskError, DiskFullError
 from ftui.runs.events import AnyRecord
 from ftui.runs.records.record import FORM, Record
 from ftui.system.files import UnsafePathError, open_plain, open_private, sync_open, write_all
+from ftui.system.segments import LONGEST_LINE, begin_anew, read_older, segment_start
 from ftui.system.volume import is_disk_full
 
 PIECE = 1 << 20  # bytes of a long file that are read at a time
 FEW = 4 << 10  # bytes; a look finds mostly fewer
-LONGEST_LINE = 4 << 20  # bytes; a record is a few hundred, one with samples a few thousand
 _KINDS = {str(record.__struct_config__.tag) for record in get_args(AnyRecord)}
 _decode_any = msgspec.json.Decoder(AnyRecord)
 _encoder = msgspec.json.Encoder()
@@ -88,11 +88,19 @@ def append_line(path: Path, line: bytes) -> None:
 
 
 class Writer:
-    """The only process that appends to one record file. A line torn by a crash is cut away when it opens."""
+    """The only process that appends to one record file. A line torn by a crash is cut away when it opens.
 
-    def __init__(self, path: Path, *, attempt: int = 0, token: str = "") -> None:
+    A file of `longest` bytes is begun anew, and what it held is compressed (ftui/system/segments.py); `keep` of these
+    older segments stay, `None` for all.
+    """
+
+    def __init__(
+        self, path: Path, *, attempt: int = 0, token: str = "", longest: int | None = None, keep: int | None = None
+    ) -> None:
         self.attempt = attempt
         self.token = token
+        self._path, self._keep = path, keep
+        self._longest = math.inf if longest is None else longest
         self._descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
         self._is_torn = False
         cut_torn_line(self._descriptor)
@@ -105,10 +113,13 @@ class Writer:
             DiskError: the disk refused it, or cannot say that it is durable.
         """
         line = encode(msgspec.structs.replace(record, time=time.time(), attempt=self.attempt, token=self.token))
-        before = os.fstat(self._descriptor).st_size
         try:
             if self._is_torn:  # the disk refused even to cut the last line back
                 cut_torn_line(self._descriptor)
+            before = os.fstat(self._descriptor).st_size
+            if before >= self._longest:
+                self._begin_anew()
+                before = os.fstat(self._descriptor).st_size
             written = os.write(self._descriptor, line)
             self._is_torn = written != len(line)
             if self._is_torn:
@@ -121,6 +132,14 @@ class Writer:
             if is_disk_full(error):
                 raise DiskFullError(message, hint="Free some space.") from error
             raise DiskError(message, hint="Check the volume.") from error
+
+    def _begin_anew(self) -> None:
+        """Where the disk has no room for that, the file grows on, and it is tried again later."""
+        try:
+            self._descriptor = begin_anew(self._path, self._descriptor, keep=self._keep)
+        except OSError as error:
+            self._longest *= 1.25
+            print(f"{self._path.name} could not be begun anew: {error}", flush=True)
 
     def close(self) -> None:
         """Close the file. The writer cannot be used again."""
@@ -135,6 +154,7 @@ class Tail:
         self.offset = offset
         self.num_unknown = 0
         self.num_damaged = 0
+        self._older: Iterator[tuple[int, bytes]] | None = None
 
     def read(self, limit: int | None = None) -> list[AnyRecord]:
         """The records added since the last call (all of them at the first); a torn last line waits for its end.
@@ -151,20 +171,7 @@ class Tail:
                 before = self.offset
                 records += self.read(PIECE)
             return records
-        try:
-            descriptor = open_plain(self.path)
-        except FileNotFoundError:
-            return []
-        try:
-            data = os.pread(descriptor, FEW, self.offset)  # without a file object, which costs most of a look in vain
-            if len(data) == FEW:
-                with open(descriptor, "rb", closefd=False) as file:
-                    file.seek(self.offset)
-                    data = file.read(limit)
-                    if len(data) == limit:
-                        data += file.readline(LONGEST_LINE)
-        finally:
-            os.close(descriptor)
+        data = self._read_bytes(limit)
         if not data:
             return []
         end = data.rfind(b"\n") + 1
@@ -173,10 +180,48 @@ class Tail:
         self.offset += end
         return list(self._decode(data[:end].split(b"\n")[:-1]))
 
+    def _read_bytes(self, limit: int) -> bytes:
+        """What lies at `offset`: of an older segment, where the file has been begun anew since."""
+        try:
+            descriptor = open_plain(self.path)
+        except FileNotFoundError:
+            return b""
+        try:
+            start = segment_start(descriptor)
+            if self.offset < start:
+                return self._read_older(start)
+            data = os.pread(descriptor, FEW, self.offset - start)  # without a file object: most looks are in vain
+            if len(data) == FEW:
+                with open(descriptor, "rb", closefd=False) as file:
+                    file.seek(self.offset - start)
+                    data = file.read(limit)
+                    if len(data) == limit:
+                        data += file.readline(LONGEST_LINE)
+        finally:
+            os.close(descriptor)
+        return data
+
+    def _read_older(self, start: int) -> bytes:
+        while self.offset < start:
+            if self._older is None:
+                self._older = read_older(self.path, self.offset, start)
+            piece = next(self._older, None)
+            if piece is None:  # all of what was older then; or the disk has failed, and is asked again
+                self._older = None
+                continue
+            behind, data = piece
+            self.offset = behind - len(data)
+            if data:
+                return data
+            self.num_damaged += 1
+        return b""
+
     def _decode(self, lines: Iterable[bytes]) -> Iterable[AnyRecord]:
         for line in lines:
             try:
                 envelope = _decode_envelope.decode(line)
+                if envelope.kind == "segment":
+                    continue
                 if envelope.kind not in _KINDS or envelope.v > FORM:
                     self.num_unknown += 1
                 else:

@@ -7,21 +7,13 @@ from pathlib import Path
 import msgspec
 
 from ftui.errors import UsageError
-from ftui.system.files import (
-    DAMAGED,
-    check_plain,
-    make_private_folder,
-    open_folder,
-    read_json,
-    replace_file,
-    wait_lock,
-)
-from ftui.system.user_folders import state_folder
+from ftui.system.files import DAMAGED, check_plain, open_folder, read_json
+from ftui.system.user_folders import known_roots
 from ftui.text import did_you_mean
 
 FOLDERS = frozenset({
     "checkpoints", "superseded", "quarantine", "final", "inbox", "ledger", "trackers", "chats", "exports",
-    "evaluations", "rollouts", "hooks", "notices",
+    "evaluations", "rollouts", "hooks", "notices", "segments",
 })  # fmt: skip
 LONGEST_NAME = 64
 NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
@@ -83,6 +75,11 @@ class Run(msgspec.Struct, frozen=True):
     def metrics(self) -> Path:
         """One `Step` a line, appended by the engine."""
         return self.folder / "metrics.jsonl"
+
+    @property
+    def segments(self) -> Path:
+        """What was in metrics.jsonl and telemetry.jsonl before they were begun anew (ftui/system/segments.py)."""
+        return self.folder / "segments"
 
     @property
     def archived(self) -> Path:
@@ -315,32 +312,6 @@ def name_from(stem: str) -> str:
 def runs_root() -> Path:
     """$FTUI_RUNS, else ./runs."""
     return Path(os.environ.get("FTUI_RUNS") or "runs").absolute()
-
-
-def _roots_file() -> Path:
-    return state_folder() / "roots"
-
-
-def note_root(root: Path) -> None:
-    """Remember a root, so that `ftui runs` finds its runs from any folder. A read-only home is no reason to fail."""
-    path = _roots_file()
-    try:
-        make_private_folder(path.parent)
-        with wait_lock(path.with_suffix(".lock")):
-            roots = known_roots()
-            if root not in roots:
-                replace_file(path, b"".join(os.fsencode(p) + b"\n" for p in [*roots, root]))
-    except OSError:
-        return
-
-
-def known_roots() -> list[Path]:
-    """Every noted root that still exists, oldest first."""
-    try:
-        lines = _roots_file().read_bytes().split(b"\n")
-    except OSError:
-        return []
-    return [path for line in lines if line and (path := Path(os.fsdecode(line))).is_dir()]
 
 
 def find_run(name: str) -> Run:

@@ -23,6 +23,7 @@ from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.system.files import DAMAGED, UnsafePathError, read_json, read_plain
 from ftui.system.process_id import Identity, is_alive, this_process
+from ftui.system.segments import total_bytes
 
 FORM = 3  # 1 knew nothing of restarts, 2 nothing of what attempts cost
 BEAT_SECONDS = 2.5  # a working engine writes beat.json about once a second
@@ -141,7 +142,10 @@ def _read_stored_status(run: Run) -> Status:
         (run.pushes, status.offsets.pushes),
         (run.hooks / JOURNAL, status.offsets.hooks),
     )
-    is_whole = all(not offset or (path.is_file() and path.stat().st_size >= offset) for path, offset in covered)
+    try:
+        is_whole = all(not offset or total_bytes(path) >= offset for path, offset in covered)
+    except UnsafePathError:  # reading it says so
+        is_whole = False
     return status if status.v == FORM and is_whole else Status()
 
 

@@ -54,6 +54,8 @@ STACKS_SECONDS = 2.0  # how long a stalled engine may take to write its stacks
 CURVES_SECONDS = 10.0
 SAY_SECONDS = 5.0  # nodes start together, give or take so much
 LAST_LINES = 20
+TELEMETRY_BYTES = 8 << 20  # of telemetry.jsonl: half a day of one machine
+TELEMETRY_SEGMENTS = 8  # of that length, compressed to a tenth, stay beside it
 LONGEST_LINE = 500
 
 
@@ -89,7 +91,9 @@ class Attempt:
         self._nodes = nodes
         self._log = Writer(run.supervisor_log, attempt=number, token=self._token)
         self._health = RunHealth(run, settings)
-        self._telemetry = Writer(run.telemetry, attempt=number, token=self._token)
+        self._telemetry = Writer(
+            run.telemetry, attempt=number, token=self._token, longest=TELEMETRY_BYTES, keep=TELEMETRY_SEGMENTS
+        )
         self._log_start = mark(run.engine_log)
         self._kills_before = oom_kills()
         self._sampled = Telemetry()

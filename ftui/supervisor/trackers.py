@@ -11,6 +11,7 @@ from pathlib import Path
 from ftui.runs.run_folder import Run
 from ftui.supervisor.companion import Companion, look_at
 from ftui.system.lifeline import LEFT_SECONDS
+from ftui.system.segments import total_bytes
 
 STILL_SECONDS = 60.0  # a tracker that takes nothing for so long is slow
 FINISH_SECONDS = 5.0  # how long the supervisor stays for what is left at the end
@@ -84,6 +85,6 @@ class Trackers:
 
 def _size(path: Path) -> int:
     try:
-        return path.stat().st_size
+        return total_bytes(path)
     except OSError:
         return 0

@@ -25,7 +25,7 @@ from ftui.profile.sections.around.hooks import HooksSection
 from ftui.profile.sections.around.notify import NotifySection
 from ftui.profile.serialize import to_toml
 from ftui.profile.toml_reader import BOM, read_text
-from ftui.runs.run_folder import note_root, runs_root
+from ftui.runs.run_folder import runs_root
 from ftui.sweep.executors.executor import make_executor
 from ftui.sweep.executors.run_settings import RunSettings, card_of, settings_of
 from ftui.sweep.forecast import Forecast, forecast
@@ -35,6 +35,7 @@ from ftui.sweep.sweep_files import SWEEPS, SweepBegan, SweepContinued, SweepFile
 from ftui.sweep.sweep_plan import PlanReader, SweepPlan, plan_of
 from ftui.sweep.trial_runs import overrides_of
 from ftui.system.files import make_private_folder, replace_file
+from ftui.system.user_folders import note_root
 from ftui.text import shown, toml_value
 
 MOST_ESTIMATED = 64  # ends of the space whose memory is looked at, 10 ms each

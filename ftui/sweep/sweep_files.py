@@ -15,10 +15,11 @@ import msgspec
 
 from ftui.errors import DiskError
 from ftui.runs.journal import Envelope, append_line
-from ftui.runs.run_folder import NAME, Run, known_roots, runs_root
+from ftui.runs.run_folder import NAME, Run, runs_root
 from ftui.sweep.promotion import TrialStand
 from ftui.sweep.sweep_plan import SweepPlan, not_found, read_plan
 from ftui.system.files import DAMAGED, read_plain, wait_lock
+from ftui.system.user_folders import known_roots
 from ftui.system.volume import disk_error
 
 FORM = 1

@@ -7,7 +7,7 @@ the specification says, a relative XDG_* is ignored.
 import os
 from pathlib import Path
 
-from ftui.system.files import make_private_folder
+from ftui.system.files import make_private_folder, replace_file, wait_lock
 
 
 def _folder(variable: str, usual: str) -> Path:
@@ -32,6 +32,32 @@ def cache_folder(fallback: Path | None = None) -> Path:
 def state_folder() -> Path:
     """The folder of what ftui remembers between starts: $XDG_STATE_HOME/ftui, else ~/.local/state/ftui."""
     return _folder("XDG_STATE_HOME", ".local/state")
+
+
+def _roots_file() -> Path:
+    return state_folder() / "roots"
+
+
+def note_root(root: Path) -> None:
+    """Remember a root, so that `ftui runs` finds its runs from any folder. A read-only home is no reason to fail."""
+    path = _roots_file()
+    try:
+        make_private_folder(path.parent)
+        with wait_lock(path.with_suffix(".lock")):
+            roots = known_roots()
+            if root not in roots:
+                replace_file(path, b"".join(os.fsencode(p) + b"\n" for p in [*roots, root]))
+    except OSError:
+        return
+
+
+def known_roots() -> list[Path]:
+    """Every noted root of runs that still exists, oldest first."""
+    try:
+        lines = _roots_file().read_bytes().split(b"\n")
+    except OSError:
+        return []
+    return [path for line in lines if line and (path := Path(os.fsdecode(line))).is_dir()]
 
 
 def prices_file() -> Path:

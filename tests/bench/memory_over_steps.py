@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +39,18 @@ def private_bytes(pid: int) -> int | None:
         return None
     found = [int(line.split()[1]) << 10 for line in lines if line.startswith("RssAnon:")]
     return found[0] if found else None
+
+
+def file_sizes(run: Run) -> Iterator[tuple[str, int]]:
+    """Each file of the run, and all that is in each of its folders of bounded files."""
+    for path in run.folder.iterdir():
+        try:
+            if path.name in ("ledger", "segments"):
+                yield f"{path.name}/", sum(file.stat().st_size for file in path.iterdir())
+            elif path.is_file() and not path.name.startswith("."):
+                yield path.name, path.stat().st_size
+        except FileNotFoundError:  # replaced or dropped in this moment
+            continue
 
 
 def start(bench: Workbench, steps: int) -> Run:
@@ -73,10 +85,8 @@ def watch(bench: Workbench, run: Run, attach_at: int, rounds: int) -> tuple[Samp
             for name, value in (found | {"live view": private_bytes(view.pid)}).items():
                 if value is not None and status.state.step:
                     samples.setdefault(name, []).append((status.state.step, value))
-            for path in run.folder.iterdir():
-                if path.is_file():
-                    sizes[path.name] = max(sizes[path.name], path.stat().st_size)
-            sizes["ledger/"] = sum(path.stat().st_size for path in run.ledger.iterdir()) if run.ledger.exists() else 0
+            for name, size in file_sizes(run):
+                sizes[name] = max(sizes[name], size)
         print(f"{status.state.phase} after {status.state.step:,} steps")
     return samples, dict(sizes)
 

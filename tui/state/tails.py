@@ -7,6 +7,7 @@ from ftui.runs.journal import Tail
 from ftui.runs.records.signs_of_life import Telemetry
 from ftui.runs.run_folder import Run
 from ftui.system.files import UnsafePathError, open_plain
+from ftui.system.segments import total_bytes
 
 LINES_KEPT = 2000
 LONGEST_LINE = 2000  # characters; a progress bar may write one line for an hour
@@ -61,12 +62,15 @@ class MachineTail:
         self.samples: deque[Telemetry] = deque(maxlen=SAMPLES_KEPT)
 
     def look(self) -> bool:
-        if self._tail is None:
-            start = start_near_end(self._run)
-            if start is None:
-                return False
-            self._tail = Tail(self._run.telemetry, start)
-        records = [record for record in self._tail.read(PIECE) if isinstance(record, Telemetry)]
+        try:
+            if self._tail is None:
+                start = start_near_end(self._run)
+                if start is None:
+                    return False
+                self._tail = Tail(self._run.telemetry, start)
+            records = [record for record in self._tail.read(PIECE) if isinstance(record, Telemetry)]
+        except UnsafePathError:  # something else stands in its place: it only adds to the picture
+            return False
         self.samples.extend(records)
         return bool(records)
 
@@ -81,14 +85,6 @@ class MachineTail:
 
 
 def start_near_end(run: Run) -> int | None:
-    """The first line's start in the last piece of telemetry.jsonl; `None` while there is no such file."""
-    try:
-        with open(open_plain(run.telemetry), "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            if size <= FIRST_BYTES:
-                return 0
-            file.seek(size - FIRST_BYTES)
-            file.readline(FIRST_BYTES)
-            return file.tell()
-    except (FileNotFoundError, UnsafePathError):
-        return None
+    """Where the last piece of telemetry.jsonl begins, mostly within a line; `None` while there is no such file."""
+    total = total_bytes(run.telemetry)
+    return max(0, total - FIRST_BYTES) if total else None

@@ -11,7 +11,8 @@ from ftui.cli.main import main
 from ftui.queue import wake as waking
 from ftui.queue.queue_files import QueueFiles
 from ftui.queue.waiting_runs import Added
-from ftui.runs.run_folder import Run, RunFacts, note_root, runs_root
+from ftui.runs.run_folder import Run, RunFacts, runs_root
+from ftui.system.user_folders import note_root
 
 
 @pytest.fixture

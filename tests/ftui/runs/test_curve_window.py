@@ -1,5 +1,6 @@
 """A closer look at a part of a long run: exactly its steps, whatever attempts there were."""
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,6 +12,8 @@ from hypothesis import strategies as st
 from ftui.runs.curve_window import read_window
 from ftui.runs.curves import CurveReader, Curves
 from ftui.runs.run_folder import Run
+from ftui.system.files import make_private_folder, open_private
+from ftui.system.segments import begin_anew
 from tests.support.events import make_step
 from tests.support.examples import examples
 
@@ -22,9 +25,14 @@ def line(step: int, attempt: int, loss: float | None) -> bytes:
     return msgspec.json.encode(record) + b"\n"
 
 
-def written(folder: Path, attempts: list[tuple[int, int]], damage: bytes = b"") -> tuple[Run, dict[int, float]]:
-    """A run whose attempts each took the steps after `start` up to `end`; returns it and the loss of each step."""
-    run = Run(folder)
+def written(
+    folder: Path, attempts: list[tuple[int, int]], damage: bytes = b"", *, segment: int = 0
+) -> tuple[Run, dict[int, float]]:
+    """A run whose attempts each took the steps after `start` up to `end`; returns it and the loss of each step.
+
+    `segment`: the lines after which its file is begun anew.
+    """
+    run = Run(make_private_folder(folder))
     truth: dict[int, float] = {}
     pieces = []
     for number, (start, end) in enumerate(attempts, 1):
@@ -33,7 +41,11 @@ def written(folder: Path, attempts: list[tuple[int, int]], damage: bytes = b"") 
             truth[step] = step + number / 10
             pieces.append(line(step, number, truth[step]))
         pieces.append(damage)
-    run.metrics.write_bytes(b"".join(pieces))
+    for first in range(0, len(pieces), segment or len(pieces)):
+        with open(open_private(run.metrics, os.O_WRONLY | os.O_APPEND), "wb") as file:
+            file.write(b"".join(pieces[first : first + (segment or len(pieces))]))
+        if segment and first + segment < len(pieces):
+            os.close(begin_anew(run.metrics, open_private(run.metrics, os.O_RDWR), keep=None))
     return run, truth
 
 
@@ -59,8 +71,8 @@ LIVES = st.lists(st.integers(1, 60), min_size=1, max_size=5).flatmap(
 
 
 @settings(max_examples=examples(60))
-@given(LIVES, st.integers(1, 120), st.integers(0, 80))
-def test_a_window_is_the_filtered_file(life: tuple[list[int], list[int]], first: int, width: int) -> None:
+@given(LIVES, st.integers(1, 120), st.integers(0, 80), st.sampled_from([0, 0, 7, 40]))
+def test_a_window_is_the_filtered_file(life: tuple[list[int], list[int]], first: int, width: int, segment: int) -> None:
     lengths, back = life
     attempts, end = [], 0
     for length, steps_back in zip(lengths, back, strict=False):
@@ -68,20 +80,23 @@ def test_a_window_is_the_filtered_file(life: tuple[list[int], list[int]], first:
         end = start + length
         attempts.append((start, end))
     with TemporaryDirectory() as folder:
-        run, truth = written(Path(folder), attempts, damage=b"not json\n")
+        run, truth = written(Path(folder), attempts, damage=b"not json\n", segment=segment)
         found = values(read_window(run, curves_of(run), first, first + width, most_bytes=1 << 20))
     assert found == {step: loss for step, loss in truth.items() if first <= step <= first + width}
 
 
-def test_only_that_part_of_a_long_file_is_read(tmp_path: Path) -> None:
-    run, truth = written(tmp_path, [(0, 20_000), (15_000, 30_000)])
+@pytest.mark.parametrize("segment", [0, 2500])
+def test_only_that_part_of_a_long_file_is_read(tmp_path: Path, segment: int) -> None:
+    run, truth = written(tmp_path, [(0, 8000), (6000, 12_000)], segment=segment)
     curves = curves_of(run)
-    found = values(read_window(run, curves, 14_900, 15_100, most_bytes=3_000_000))
-    assert found == {step: truth[step] for step in range(14_900, 15_101)}
+    found = values(read_window(run, curves, 5900, 6100, most_bytes=1_200_000))
+    assert found == {step: truth[step] for step in range(5900, 6101)}
 
 
 def test_a_window_that_is_too_much_to_read_is_refused(tmp_path: Path) -> None:
     run, _ = written(tmp_path, [(0, 5000)])
+    assert read_window(run, curves_of(run), 1, 5000, most_bytes=10_000) is None
+    run, _ = written(tmp_path / "segments", [(0, 5000)], segment=1000)
     assert read_window(run, curves_of(run), 1, 5000, most_bytes=10_000) is None
 
 

@@ -32,7 +32,7 @@ FILES = (
 )  # fmt: skip
 PLACES = (
     "checkpoints", "checkpoints/quarantine", "checkpoints/superseded", "final", "inbox", "trackers", "chats",
-    "exports", "evaluations", "ledger", "rollouts", "hooks", "notices",
+    "exports", "evaluations", "ledger", "rollouts", "hooks", "notices", "segments",
 )  # fmt: skip
 
 

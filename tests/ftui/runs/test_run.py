@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftui.errors import UsageError
-from ftui.runs.run_folder import NAME, all_runs, check_name, find_run, known_roots, name_from, note_root, runs_root
+from ftui.runs.run_folder import NAME, all_runs, check_name, find_run, name_from, runs_root
+from ftui.system.user_folders import known_roots, note_root
 
 
 @pytest.mark.parametrize("name", ["a", "0", "qwen3-0.6b_lora", "a" * 64])

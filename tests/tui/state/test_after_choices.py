@@ -8,7 +8,8 @@ import pytest
 
 from ftui.helper.client import Helper
 from ftui.runs.checkpoint_folders import Manifest, publish
-from ftui.runs.run_folder import Run, find_run, note_root
+from ftui.runs.run_folder import Run, find_run
+from ftui.system.user_folders import note_root
 from ftui.tui.state.after_choices import Weights, choices_for
 from tests.support.replayed import replay
 
