@@ -17,6 +17,8 @@ from ftui.runs.records.signs_of_life import Telemetry
 from ftui.runs.records.supervisor_records import EngineEnded
 from ftui.runs.requests import Delete, Pause, Set
 from ftui.runs.run_folder import Run
+from ftui.system.files import open_private
+from ftui.system.segments import begin_anew
 from ftui.tui.state.history import EVENTS_KEPT, MARKS_KEPT, AttemptStart, History, tone_of
 from ftui.tui.state.run_view import RunView
 from ftui.tui.state.sent_requests import SentRequests
@@ -182,6 +184,10 @@ def test_the_machine_is_known_by_its_last_minutes(tmp_path: Path) -> None:
     assert tail.look()
     assert tail.newest is not None and tail.newest.time == 4999.0
     assert len(tail.samples) <= 300
+    os.close(begin_anew(run.telemetry, open_private(run.telemetry, os.O_RDWR), keep=1))
+    again = MachineTail(run)
+    assert not tail.look() and again.look()
+    assert again.newest == tail.newest and len(again.samples) == 300, "also of the segment before"
 
 
 def test_sent_requests_have_one_outcome(recorded: Recorded) -> None:
