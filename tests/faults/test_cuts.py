@@ -115,7 +115,7 @@ CONFIGURATIONS = {
 ALWAYS = [
     ("lora", 3), ("full", 1), ("packing", 2), ("by_length", 4), ("fp16", 5), ("cosine", 6), ("warmup", 7),
     ("early", 8), ("factor", 9), ("qlora", 10), ("curriculum", 11), ("dpo", 12), ("kto", 13),
-    ("rm", 14), ("ppo", 15), ("grpo", 16), ("drawn41", 58),
+    ("rm", 14), ("ppo", 15), ("grpo", 16), ("drawn41", 62),
 ]  # fmt: skip
 
 
