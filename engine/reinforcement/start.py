@@ -68,7 +68,9 @@ def rollouts_before_steps(
     generation = AnswerGeneration(profile, data, state, generator, events)
     measured = OldLogProbs(run, profile, parts, control, events, disk_wait)
     learning = TokenLearning(profile.ppo, state, measured, source) if profile.run.stage == "ppo" else None
-    scorers = load_scorers(profile, parts.hardware, lambda detail: events.progress(detail=detail), events.warn)
+    scorers = load_scorers(
+        profile, parts.hardware, lambda detail: events.progress(detail=detail), events.warn, look_around
+    )
     with open_run_rewards(run, profile.rewards, events.warn, scorers, look_around) as judge:
         scoring = AnswerScoring(judge, control, events)
         source.reference_reward = measure_references(profile, data, scoring)

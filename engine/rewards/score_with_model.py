@@ -126,8 +126,9 @@ class ModelScorer:
         batch_size: int,
         report: Report,
         warn: Callable[[str], object],
+        before_batch: Callable[[], None] = lambda: None,
     ) -> None:
-        """Load it, onto the device.
+        """Load it, onto the device. `before_batch` is called before each pass, and may leave by an exception.
 
         Raises:
             ModelError: it cannot be loaded, or its score is no linear layer of the last hidden state.
@@ -143,7 +144,7 @@ class ModelScorer:
         stops = encode.stop_texts(tokenizer, eos_token_ids(files.model))
         self._encoder = encode.Encoder(tokenizer, "sft", stops)
         self._longest, self._batch_size = longest_context(files.model), batch_size
-        self._hardware, self._warn = hardware, warn
+        self._hardware, self._warn, self._before_batch = hardware, warn, before_batch
 
     def __call__(self, answers: AnswersToScore) -> list[float | None]:
         """The score of each answer; `None` where it is longer, with its prompt, than the model sees.
@@ -165,6 +166,7 @@ class ModelScorer:
         scores: list[float | None] = [None] * len(ids)
         left = sorted(fitting, key=lambda number: (-len(ids[number]), number))
         while left:
+            self._before_batch()
             chosen = left[: self._batch_size]
             values, problem = within_memory(partial(self._score, [ids[number] for number in chosen]))
             if values is None:
@@ -201,9 +203,13 @@ class ModelScorer:
 
 
 def load_scorers(
-    profile: Profile, hardware: Hardware, report: Report, warn: Callable[[str], object]
+    profile: Profile,
+    hardware: Hardware,
+    report: Report,
+    warn: Callable[[str], object],
+    before_batch: Callable[[], None],
 ) -> dict[str, Scorer]:
-    """By name, the rewards of a profile that a model in this process gives.
+    """By name, the rewards of a profile that a model in this process gives; `before_batch`: see `ModelScorer`.
 
     Raises:
         ModelError: it cannot be had.
@@ -211,4 +217,4 @@ def load_scorers(
     files = find_reward_model(profile.rewards, report)
     if files is None:
         return {}
-    return {REWARD_MODEL: ModelScorer(files, hardware, profile.micro_batch, report, warn)}
+    return {REWARD_MODEL: ModelScorer(files, hardware, profile.micro_batch, report, warn, before_batch)}

@@ -43,7 +43,9 @@ def cluster(watched_bench: Workbench) -> Iterator["subprocess.Popen[str]"]:
     The first attempt of each run waits at its sixth step until the file `gate` is opened."""
     pytest.importorskip("ray", reason="the extra `cluster` is not installed")
     (watched_bench.folder / "gate").write_text("0")
-    write_site(watched_bench.folder, "gate", [str(watched_bench.folder / "gate"), 11])  # five steps are done
+    write_site(
+        watched_bench.folder, "gate", ["updating", str(watched_bench.folder / "gate"), 11]
+    )  # five steps are done
     command = [sys.executable, str(NODES), str(watched_bench.folder / "address")]
     path = f"{watched_bench.folder}:{ROOT}:{watched_bench.env.get('PYTHONPATH', '')}"
     env = watched_bench.env | {"PYTHONPATH": path}

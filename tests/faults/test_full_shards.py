@@ -104,9 +104,9 @@ def test_divided_weights_resume_exactly_and_at_other_sizes(bench_source: Path, m
 
     moved, gate = opened_full(bench, "moved", divided), bench.folder / "gate"
     lives: list[tuple[int, str, Hooks, list[int]]] = [
-        (2, "all", {"gate": [str(gate), 7]}, [PARKED, 0]),
+        (2, "all", {"gate": ["updating", str(gate), 7]}, [PARKED, 0]),
         (1, "none", {"kill": ["backward", 6]}, [-9]),
-        (2, "state", {"gate": [str(gate), 2]}, [PREEMPTED_SAVED, 0]),
+        (2, "state", {"gate": ["updating", str(gate), 2]}, [PREEMPTED_SAVED, 0]),
         (3, "all", {}, [0, 0, 0]),
     ]
     for attempt, (size, mode, hooks, codes) in enumerate(lives, start=1):
@@ -116,7 +116,7 @@ def test_divided_weights_resume_exactly_and_at_other_sizes(bench_source: Path, m
         saved = newest(moved)
         engines = start_two(zygote, bench, moved, attempt, hooks=hooks, victim=0, size=size)
         if "gate" in hooks:
-            wait_until(partial(has_taken, moved, attempt, int(hooks["gate"][1]) - 1))
+            wait_until(partial(has_taken, moved, attempt, int(hooks["gate"][2]) - 1))
             if codes[0] == PARKED:
                 write_request(moved, Park(id=new_id(), attempt=attempt, token=f"t{attempt}"))
             else:

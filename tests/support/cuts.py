@@ -108,13 +108,25 @@ class Life:
 
 
 class Gate:
-    """Holds up an engine before its n-th micro-batch of training, so that what comes then does not hang on who is
-    quicker; the n-th is counted from the start of the attempt."""
+    """Holds up an engine before its n-th micro-batch of training, or the n-th pass at another place that the hook
+    `gate` knows, so that what comes then does not hang on who is quicker; the n-th is counted from the start of the
+    attempt."""
 
-    def __init__(self, path: Path, first: int) -> None:
+    def __init__(self, path: Path, first: int, place: str = "updating") -> None:
         self._path, self._passed = path, first - 1
-        self.hooks: dict[str, list[Any]] = {"gate": [str(path), first]}
-        path.write_text("0")
+        self.hooks: dict[str, list[Any]] = {"gate": [place, str(path), first]}
+        path.write_text(str(self._passed))
+        self._told.unlink(missing_ok=True)
+
+    @property
+    def _told(self) -> Path:
+        return self._path.with_name(f"{self._path.name}.at")
+
+    def wait(self, engine: Attempt) -> None:
+        """Until the engine stands at it."""
+        while not (self._told.exists() and self._told.read_text() == str(self._passed + 1)):
+            assert engine.poll() is None, f"it has ended:\n{tail_of(engine.run)}"
+            engine.wait_a_little()
 
     def let_through(self, number: int = 1) -> None:
         """So many micro-batches more."""

@@ -44,24 +44,38 @@ def slow(seconds: float, first: int = 1) -> None:
     _before_forward(wait)
 
 
-def gate(path: str, first: int) -> None:
-    """Every micro-batch of training, from the n-th on, waits until the file holds its number or a larger one.
+def gate(place: str, path: str, first: int) -> None:
+    """Every pass at a place, from the n-th on, waits until the file holds its number or a larger one; PATH.at has the
+    number of the one that waits.
 
-    Requests are looked for at every boundary, not four times a second.
+    Places are micro-batches of training (`updating`), and passes in which a model answers (`generating`), in which
+    log-probabilities of answers are measured (`values`), in which a reward model scores (`scoring`). Requests are
+    looked for at every boundary, not four times a second.
     """
+    from ftui.engine.generation import answer_prompts
+    from ftui.engine.reinforcement import old_log_probs
+    from ftui.engine.rewards.score_with_model import ModelScorer
     from ftui.engine.runtime import control_flags
 
-    count, file = 0, Path(path)
+    count, file, told = 0, Path(path), Path(f"{path}.at")
 
-    def wait(batch: Any, learns: bool) -> None:
+    def wait(*arguments: Any, **options: Any) -> None:
         nonlocal count
-        count += learns
-        while learns and count >= first and int(file.read_text() or 0) < count:
+        count += 1
+        while count >= first and int(file.read_text() or 0) < count:
+            told.write_text(str(count))
             time.sleep(0.002)
 
     assert hasattr(control_flags, "READ_SECONDS")
     setattr(control_flags, "READ_SECONDS", 0.0)  # noqa: B010  mypy: that module imports it
-    _before_forward(wait)
+    if place == "updating":
+        _before_forward(lambda batch, learns: wait() if learns else None)
+    elif place == "generating":
+        _before(answer_prompts, "within_shared_memory", wait)
+    elif place == "values":
+        _before(old_log_probs, "target_log_probs", wait)
+    else:
+        _before(ModelScorer, "_score", wait)
 
 
 def no_room_in_backward(number: int, most: int) -> None:
@@ -257,13 +271,18 @@ def linger(place: str, seconds: float) -> None:
 
 
 def _delay(owner: Any, name: str, seconds: float) -> None:
+    _before(owner, name, lambda *arguments, **options: time.sleep(seconds))
+
+
+def _before(owner: Any, name: str, act: Callable[..., None]) -> None:
+    """Replace `owner.name` by itself after a call of `act` with the same arguments."""
     function = getattr(owner, name)
 
-    def delayed(*arguments: Any, **options: Any) -> Any:
-        time.sleep(seconds)
+    def replaced(*arguments: Any, **options: Any) -> Any:
+        act(*arguments, **options)
         return function(*arguments, **options)
 
-    setattr(owner, name, delayed)
+    setattr(owner, name, replaced)
 
 
 def audit_pickle(path: str) -> None:
