@@ -52,7 +52,7 @@ class AnswerBatches:
     def get(self, step: int, size: int) -> tuple[StepBatches, float]:
         """The micro-batches of a step, of at most `size` answers, and the seconds waited for them: none."""
         assert self._rollout is not None, "answers are there before their step"
-        answers = self._answers_of(step)
+        answers = self.answers_of(step)
         batches = [batch for _, batch in self.cut(answers, size)]
         amounts = {name: sum(batch.amounts[name] for batch in batches) for name in batches[0].amounts}
         amounts["targets"] = max(1, amounts["targets"])  # all of them may have been cut off: then nothing is learned
@@ -62,7 +62,7 @@ class AnswerBatches:
             facts["reference_reward"] = self.reference_reward
         return StepBatches(batches, amounts, 0, none, none, facts=facts), 0.0
 
-    def _answers_of(self, step: int) -> Sequence[int]:
+    def answers_of(self, step: int) -> Sequence[int]:
         """The answers of a step; those of a rollout in an order that its number, the pass and the seed say."""
         rollout, (number, place) = self._rollout, divmod(step - 1, self._reuse.length)
         iteration, part = divmod(place, self._reuse.num_steps)

@@ -35,13 +35,17 @@ class AnswerGeneration:
     events: EventWriter
 
     def __post_init__(self) -> None:
-        self._batch_size = self.profile.sampled.max_num_seqs
+        self.batch_size = self.profile.sampled.max_num_seqs
+        """Most answers at once; `None`: all of a rollout."""
 
     def generate(
-        self, number: int, asked: Sequence[AskedRow], prompts: Sequence[np.ndarray], *, first: int = 0
-    ) -> Rollout:
+        self, number: int, asked: Sequence[AskedRow], prompts: Sequence[np.ndarray], *, first: int = 0,
+        stop_ids: Sequence[int] | None = None,
+    ) -> Rollout:  # fmt: skip
         """Rollout `number`, not scored: answers to `prompts` (ids, int32), which are those of the rows `asked`; `first`
         others of it were answered before.
+
+        Answers end with one of `stop_ids`, by default those of the data.
 
         Raises:
             Shutdown: between two tokens.
@@ -55,7 +59,7 @@ class AnswerGeneration:
             for nth in range(size)
         ]
         with self.events.within("generating", f"{len(wanted)} answers"):
-            found = self._answer(number, wanted)
+            found = self._answer(number, wanted, stop_ids)
         return Rollout(
             step=self.state.step, seed=self.profile.train.seed, group_size=size,
             rows=np.array([row.number for row in asked]), prompt_ids=list(prompts),
@@ -66,17 +70,12 @@ class AnswerGeneration:
             completions=[str(decode(list(answer.ids), skip_special_tokens=True)) for answer in found],
         )  # fmt: skip
 
-    def _answer(self, number: int, wanted: Sequence[Prompt]) -> list[FinishedAnswer]:
-        section = self.profile.sampled
-        sampling = Sampling(
-            section.temperature, section.top_p, section.top_k, section.min_p, section.repetition_penalty,
-            self.profile.train.seed,
-        )  # fmt: skip
+    def _answer(self, number: int, wanted: Sequence[Prompt], stop_ids: Sequence[int] | None) -> list[FinishedAnswer]:
         found: dict[int, FinishedAnswer] = {}
         with self.generator.answer_ids(
-            wanted, section.max_completion_length, sampling=sampling,
-            batch_size=min(len(wanted), self._batch_size or len(wanted)), on_smaller=self._note_smaller,
-            progress=lambda: f"{len(found)} of {len(wanted)} answers",
+            wanted, self.profile.sampled.max_completion_length, sampling=sampling_of(self.profile),
+            batch_size=min(len(wanted), self.batch_size or len(wanted)), on_smaller=self._note_smaller,
+            progress=lambda: f"{len(found)} of {len(wanted)} answers", stop_ids=stop_ids,
         ) as answers:  # fmt: skip
             for answer in answers:
                 if answer.ending in UNANSWERED:
@@ -85,8 +84,16 @@ class AnswerGeneration:
         return [found[place] for place in range(len(wanted))]
 
     def _note_smaller(self, size: int) -> None:
-        self._batch_size = size
+        self.batch_size = size
         self.events.warn(f"answers are generated {size} at a time: more did not fit into memory")
+
+
+def sampling_of(profile: Profile) -> Sampling:
+    """How the answers of a rollout are drawn."""
+    section = profile.sampled
+    return Sampling(
+        section.temperature, section.top_p, section.top_k, section.min_p, section.repetition_penalty, profile.train.seed
+    )
 
 
 def count_tokens(rollout: Rollout) -> int:

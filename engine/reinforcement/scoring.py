@@ -43,10 +43,7 @@ class AnswerScoring:
         Raises:
             Shutdown: the run is to end, while a function is at work or broken.
         """
-        completions = texts_of(rollout, asked)
-        ids = [one.tolist() for one in rollout.completion_ids]
-        prompts = [row.prompt for row in asked for _ in range(rollout.group_size)]
-        return self.score_texts(prompts, completions, ids, as_columns(asked, rollout.group_size))
+        return self.score_texts(*texts_to_score(rollout, asked))
 
     def score_texts(
         self, prompts: list[Any], completions: list[Any], ids: list[list[int]], columns: dict[str, list[Any]]
@@ -59,3 +56,13 @@ class AnswerScoring:
             except RewardError as error:
                 self.events.leave()
                 self.control.pause(f"{error.message} {error.hint}")
+
+
+def texts_to_score(
+    rollout: Rollout, asked: Sequence[AskedRow]
+) -> tuple[list[Any], list[Any], list[list[int]], dict[str, list[Any]]]:
+    """The answers of a rollout as `AnswerJudge.score` takes them."""
+    completions = texts_of(rollout, asked)
+    ids = [one.tolist() for one in rollout.completion_ids]
+    prompts = [row.prompt for row in asked for _ in range(rollout.group_size)]
+    return prompts, completions, ids, as_columns(asked, rollout.group_size)

@@ -24,14 +24,15 @@ def open_run_rewards(
     warn: Callable[[str], object],
     scorers: Mapping[str, Scorer],
     while_waiting: Callable[[], None] = lambda: None,
+    read_code: Callable[[str], str] | None = None,
 ) -> Iterator[Rewards]:
     """What scores the answers of a run, for as long as a block takes. `scorers`: see `load_scorers`; `while_waiting`:
-    see `open_rewards`.
+    see `open_rewards`. `read_code`: see `reward_specs`; by default it asks whether the run may execute it.
 
     Raises:
         RewardError: a function cannot be loaded, or nobody has consented to its file.
     """
-    specs = reward_specs(section, lambda path: read_allowed_code(path, run.read_facts().run_id))
+    specs = reward_specs(section, read_code or (lambda path: read_allowed_code(path, run.read_facts().run_id)))
     memory = 0 if section.memory_gib is None else int(section.memory_gib * (1 << 30))
     with open_rewards(
         specs, log=run.rewards_log, warn=warn, scorers=scorers, seconds=section.timeout_seconds, memory=memory,

@@ -1,5 +1,7 @@
 """Measures a profile on this machine's device: a few steps on the longest rows and one evaluation batch; keeps nothing.
 
+In a stage that samples answers the steps are on the longest answers, which are generated and scored before.
+
 It runs the engine's own modules, from preparation to update, so that it measures what a run will take.
 """
 
@@ -18,12 +20,14 @@ from ..distributed.process_group import ProcessGroup
 from ..models.model_parts import ModelParts
 from ..models.quantization import num_parameters
 from ..optim.optimizer import allocate_state
+from ..profile_step.longest_answers import run_longest_answers
+from ..profile_step.phase_clock import PhaseClock
 from ..runtime.control_flags import Control
 from ..runtime.event_writer import EventWriter
 from ..system.device import find_hardware, settle_torch
 from ..system.environment import versions
 from ..system.rng import seed_everything
-from ..training.peak_memory import card_memory_in_use, evaluate_longest, peaks, run_longest
+from ..training.peak_memory import card_memory_in_use, evaluate_longest, run_longest
 from ..training.prepare import TrainingData, prepare
 from .profile_text import given_profile
 
@@ -66,13 +70,18 @@ def _measure(profile: Profile, run: Run, events: EventWriter, on_detail: Callabl
     before = card_memory_in_use(find_hardware(profile).device)
     data, parts = build_training(profile, run, on_detail)
     hardware = parts.hardware
-    on_detail("taking steps with the longest rows")
-    measurements = run_longest(profile, data, parts, Control(), events, STEPS)
+    clock = PhaseClock(hardware.device, before)
+    if profile.samples_answers:
+        on_detail("generating the longest answers, and taking steps on them")
+        measurements = run_longest_answers(run, profile, data, parts, events, clock, STEPS)
+    else:
+        on_detail("taking steps with the longest rows")
+        measurements = run_longest(profile, data, parts, Control(), events, STEPS)
     on_detail("evaluating the longest rows")
     eval_batch = evaluate_longest(profile, data, parts)
     return {
         "card": hardware.name,
-        **peaks(hardware.device, before),
+        **clock.most(),
         **measurements,
         "eval_batch": eval_batch,
         "num_parameters": num_parameters(parts.model),

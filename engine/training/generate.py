@@ -72,11 +72,13 @@ class TextGenerator:
         batch_size: int | None = None,
         on_smaller: Callable[[int], None] = lambda size: None,
         progress: Callable[[], str] = lambda: "",
+        stop_ids: Sequence[int] | None = None,
     ) -> Iterator[Iterator[FinishedAnswer]]:
         """A block with the answers to prompts, each as soon as it is finished; the model trains again after it.
 
         Greedily without `sampling`, as many at once as evaluations take without `batch_size`; `on_smaller` is that of
-        `answer_prompts`. `progress` says how far it is, for whoever watches.
+        `answer_prompts`. `progress` says how far it is, for whoever watches. They end with
+        one of `stop_ids`, without it with those of the data.
 
         Raises:
             Shutdown: between two tokens.
@@ -93,7 +95,7 @@ class TextGenerator:
             with alone(self.parts), self.parts.autocast(), uncompiled(self.profile.train):
                 yield answer_prompts(
                     model.get_base_model() if is_adapted(model) else model, prompts, sampling or Sampling(),
-                    stop_ids=self.data.stop_ids, max_new_tokens=max_new_tokens,
+                    stop_ids=self.data.stop_ids if stop_ids is None else stop_ids, max_new_tokens=max_new_tokens,
                     batch_size=batch_size, before_pass=look_around, on_smaller=on_smaller,
                 )  # fmt: skip
         finally:

@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ from ..system.train_state import MICRO_BATCH, TrainState
 from .collate import collate_examples
 from .evaluate import batch_loss
 from .forward_backward import ForwardBackward
-from .prefetch import Prefetcher
+from .prefetch import Prefetcher, StepSource
 from .prepare import TrainingData
 from .step import SMALLER, StepRunner
 
@@ -34,31 +35,44 @@ def run_longest(
     Raises:
         GpuMemoryError, HostMemoryError: it only fits in smaller micro-batches, or not at all.
     """
-    train, device, ranks, state = profile.train, parts.device, ProcessGroup(), TrainState()
     size = profile.micro_batch
     rows = data.plan.longest(size)
     step = rows * min(2, profile.accumulation)
-    seconds: list[float] = []
-    with Prefetcher(data, ranks, lambda number: step, layout=parts.layout) as source:
-        passes = ForwardBackward(parts, ranks, source, train.max_grad_norm, control, events)
-        steps = StepRunner(profile, data.plan, parts, state, ranks, events, passes)
-        for _ in range(num_steps):
-            start = time.perf_counter()
-            steps.run(RngState.capture(device))
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            seconds.append(time.perf_counter() - start)
-    if (fitting := state.value_at(MICRO_BATCH, num_steps)) is not None:
-        raise no_memory(device, f"micro-batches of {size} rows; {fitting:.0f} would fit", SMALLER)
+    with Prefetcher(data, ProcessGroup(), lambda number: step, layout=parts.layout) as source:
+        seconds = time_steps(profile, data, parts, source, control, events, num_steps)
     lengths, examples = data.lengths, [number for row in rows for number in row]
     answers = data.train.indices.reshape(-1, data.train.per_example)[examples]
     return {
-        "step_seconds": statistics.median(seconds[1:]),
+        "step_seconds": seconds,
         "num_tokens": int(sum(lengths[list(row)].sum() for row in step)),
         "longest": int(data.train.sequences.lengths[answers].max()),
         "longest_example": data.train.longest_example(rows),
         "micro_batch": len(rows),
     }
+
+
+def time_steps(
+    profile: Profile, data: TrainingData, parts: ModelParts, source: StepSource, control: Control, events: EventWriter,
+    num_steps: int,
+) -> float:  # fmt: skip
+    """Take steps on what `source` gives: the median of their seconds without the first.
+
+    Raises:
+        GpuMemoryError, HostMemoryError: it only fits in smaller micro-batches, or not at all.
+    """
+    device, ranks, state = parts.device, ProcessGroup(), TrainState()
+    passes = ForwardBackward(parts, ranks, source, profile.train.max_grad_norm, control, events)
+    steps = StepRunner(profile, data.plan, parts, state, ranks, events, passes)
+    seconds: list[float] = []
+    for _ in range(num_steps):
+        start = time.perf_counter()
+        steps.run(RngState.capture(device))
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        seconds.append(time.perf_counter() - start)
+    if (fitting := state.value_at(MICRO_BATCH, num_steps)) is not None:
+        raise no_memory(device, f"micro-batches of {profile.micro_batch} rows; {fitting:.0f} would fit", SMALLER)
+    return statistics.median(seconds[1:])
 
 
 def evaluate_longest(profile: Profile, data: TrainingData, parts: ModelParts) -> int:
@@ -78,6 +92,18 @@ def evaluate_longest(profile: Profile, data: TrainingData, parts: ModelParts) ->
         hint = "Lower eval.per_device_eval_batch_size."
         raise no_memory(parts.device, f"evaluation in batches of {size} rows", hint)
     return len(longest)
+
+
+def reset_peaks(device: torch.device) -> bool:
+    """Begin anew with what `peaks` tells; whether that is possible here (not on macOS, nor where /proc is closed)."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return True
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # VmHWM becomes what is resident now (proc(5))
+    except OSError:
+        return False
+    return device.type == "cpu"
 
 
 def peaks(device: torch.device, before: int | None) -> dict[str, int | None]:

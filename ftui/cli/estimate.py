@@ -31,6 +31,7 @@ from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import CARDS, Card, find_card, price_of
 from ftui.helper.client import Helper
 from ftui.launch.open_run import check_files, locate_run
+from ftui.profile.consent import check_reward_code
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
 from ftui.profile.tiers import AUTO, choose_tier
@@ -135,7 +136,13 @@ def probe_lines(profile: Profile, allow: Collection[str]) -> list[str]:
     """
     record = _probe(profile, find_chosen_card(profile, probe=True), allow)
     speed = record.num_tokens / record.step_seconds
-    return [f"measured: {units.size(record.process)} at the peak, {speed:,.0f} tokens/s with the longest rows"]
+    lines = [f"measured: {units.size(record.process)} at the peak, {speed:,.0f} tokens/s with the longest rows"]
+    phases = [
+        f"{name} {units.duration(phase.seconds)}" + (f", {units.size(phase.process)}" if phase.process else "")
+        for name, phase in record.rollout.items()
+        if name != "log_probs"
+    ]
+    return [*lines, *([f"of the longest answers: {'; '.join(phases)}"] if phases else [])]
 
 
 def _others(profile: Profile, card: Card, known: Known) -> dict[str, Estimate]:
@@ -188,6 +195,7 @@ def print_step_profile(
     _, resolved = locate_run(profile, None, overrides, tier)
     check_files(resolved)
     values = resolved.profile
+    check_reward_code(values, allow, is_new=False)
     card = find_chosen_card(values, probe=True)
     with closing(Helper(allow)) as helper, LiveOutput(sys.stderr) as lines:  # a process of its own: it takes the device
         lines.draw("getting ready (some seconds) ...")

@@ -13,10 +13,16 @@ from ftui.dataset.row_counts import RowCounts
 from ftui.errors import FtuiError, ModelError, UnavailableError
 from ftui.estimate import closed_form, disk, fit, levers, timing
 from ftui.estimate.guess_rows import guess_rows
-from ftui.estimate.measurements import LARGEST_RATIO, ProbeRecord, correct_memory, find_probe
+from ftui.estimate.measurements import ProbeRecord, correct_memory, find_probe, seconds_by
 from ftui.estimate.placement.scoring_model import add_scoring_model, scoring_bytes
 from ftui.estimate.result import FIT, Duration, Estimate, MeasuredFirst, Measuring, Memory, usable, verdict
-from ftui.estimate.rollouts.rollout_cost import count_rollouts, kept_bytes, measured_tokens, rollout_words
+from ftui.estimate.rollouts.rollout_cost import (
+    count_rollouts,
+    kept_bytes,
+    measured_tokens,
+    rollout_seconds,
+    rollout_words,
+)
 from ftui.estimate.setup import AnsweredRows, Parallel, TrainingSetup, build_setup
 from ftui.estimate.states import FP32
 from ftui.estimate.timing import num_checkpoints, num_evaluations
@@ -152,7 +158,8 @@ def memory_of(setup: TrainingSetup, known: Known = NOTHING) -> Memory:
     simulated = known.simulated
     if simulated is not None and (setup.answered or setup.sampled) and closed.process > simulated.process:
         simulated = None  # steps and losses were simulated, answers were not
-    return add_scoring_model(correct_memory(simulated or closed, setup, closed, known.probes), setup.scoring or 0)
+    told, closed = (add_scoring_model(one, setup.scoring or 0) for one in (simulated or closed, closed))
+    return correct_memory(told, setup, closed, known.probes)
 
 
 def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
@@ -183,6 +190,7 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
         num_evaluations=times,
         num_checkpoints=saves,
         num_rollouts=num_rollouts,
+        rollout_seconds=None if probe is None or not probe[1] else rollout_seconds(probe[0]),
     )
     if counts is None or counts.bytes_per_token is None:
         return duration
@@ -239,18 +247,6 @@ def _rows_words(setup: TrainingSetup, counts: RowCounts | None) -> str:
         return ""
     least, usual, most = counts.bytes_per_token
     return f"rows counted without the tokenizer, {usual:g} bytes a token ({least:g} to {most:g})"
-
-
-def seconds_by(probe: ProbeRecord, is_same: bool, setup: TrainingSetup, tokens: float) -> float | None:
-    """Seconds of a step of so many tokens, as a probe has it; `None` where another setting's tells no more than the
-    closed form does."""
-    if is_same:
-        return probe.step_seconds * tokens / probe.num_tokens
-    closed = timing.step_seconds(setup, tokens)
-    if closed is None:
-        return probe.step_seconds * tokens / probe.num_tokens / setup.num_processes
-    ratio = None if not probe.estimated_seconds else probe.step_seconds / probe.estimated_seconds
-    return closed * ratio if ratio is not None and 1 / LARGEST_RATIO < ratio < LARGEST_RATIO else None
 
 
 def suggestions(
@@ -367,7 +363,8 @@ def _notes(profile: Profile, setup: TrainingSetup, known: Known, time: Duration,
         each = f"{setup.answered.num_rows} rows with up to {setup.answered.new_tokens} tokens"
         notes.append(f"Each evaluation answers {each}, in up to {seconds}.")
     if setup.sampled is not None:
-        notes.append(rollout_words(profile, setup, time))
+        probe = find_probe(setup, known.probes)
+        notes.append(rollout_words(profile, setup, time, probe[0].rollout if probe and probe[1] else {}))
     return notes
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from ftui.estimate import timing
 from ftui.estimate.result import Memory
 from ftui.estimate.setup import TrainingSetup
 from ftui.system.files import make_private_folder, open_private, write_all
@@ -28,12 +29,21 @@ LARGEST_RATIO = 2.0
 LONGEST_FILE = 1 << 20
 
 
+class PhaseMeasured(msgspec.Struct, frozen=True):
+    """A phase of a rollout with the longest answers; `process`: bytes at its peak, `None` where they are hidden."""
+
+    seconds: float
+    process: int | None
+
+
 class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One probe, memory in bytes.
 
     `what` names model, card and method, `setting` all else that changes the memory; `estimated` is what the closed form
     said of that setting, before any correction. `step_seconds` are those of one micro-batch, forward, backward and
     update, with `num_tokens` tokens; `estimated_seconds` what the clock said of them, where it knows the card.
+    `rollout`, of a stage that samples its answers: `generating` and `scoring` of a whole rollout, `updating` of such a
+    step, and where something is measured of the answers `log_probs` of each token.
     """
 
     what: str
@@ -47,6 +57,7 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
     estimated_seconds: float | None = None
     versions: dict[str, str]
     time: float
+    rollout: dict[str, PhaseMeasured] = {}
 
 
 def describe_subject(setup: TrainingSetup) -> str:
@@ -140,3 +151,15 @@ def correct_memory(memory: Memory, setup: TrainingSetup, closed: Memory, probes:
 
 def _best(measured: int | None, is_same: bool, scaled: float) -> int:
     return measured if is_same and measured is not None else round(scaled)
+
+
+def seconds_by(probe: ProbeRecord, is_same: bool, setup: TrainingSetup, tokens: float) -> float | None:
+    """Seconds of a step of so many tokens, as a probe has it; `None` where another setting's tells no more than the
+    closed form does."""
+    if is_same:
+        return probe.step_seconds * tokens / probe.num_tokens
+    closed = timing.step_seconds(setup, tokens)
+    if closed is None:
+        return probe.step_seconds * tokens / probe.num_tokens / setup.num_processes
+    ratio = None if not probe.estimated_seconds else probe.step_seconds / probe.estimated_seconds
+    return closed * ratio if ratio is not None and 1 / LARGEST_RATIO < ratio < LARGEST_RATIO else None

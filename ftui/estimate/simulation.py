@@ -25,11 +25,13 @@ from ftui.estimate import closed_form, timing
 from ftui.estimate.api import Known, setup_for, shape_for, suggestions
 from ftui.estimate.fit import Change
 from ftui.estimate.levers import list_needed
-from ftui.estimate.measurements import ProbeRecord, describe_setting, describe_subject, save_probe
+from ftui.estimate.measurements import PhaseMeasured, ProbeRecord, describe_setting, describe_subject, save_probe
+from ftui.estimate.placement.scoring_model import add_scoring_model
 from ftui.estimate.result import Memory
 from ftui.hardware.devices import Card
 from ftui.helper.client import Helper
 from ftui.models.bytes_per_token import bytes_per_token
+from ftui.profile.consent import check_reward_code
 from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
 
@@ -164,6 +166,7 @@ def probe(profile: Profile, card: Card, on_detail: Callable[[str], object], allo
     Raises:
         FtuiError: it does not run here, or does not fit.
     """
+    check_reward_code(profile, allow, is_new=False)
     with closing(Helper(allow)) as helper:  # a process of its own: it takes the device
         answer = helper.ask("probe", on_detail=on_detail, profile=profile)
     counts = RowCounts(
@@ -178,11 +181,12 @@ def probe(profile: Profile, card: Card, on_detail: Callable[[str], object], allo
     if answer["process"] is None:
         raise HardwareError("The driver hides how much memory is used here: nothing could be measured.")
     setup = dataclasses.replace(setup, num_processes=1)
+    closed = add_scoring_model(closed_form.memory(setup), setup.scoring or 0)
     record = ProbeRecord(
-        what=describe_subject(setup), setting=describe_setting(setup), estimated=closed_form.memory(setup).process,
+        what=describe_subject(setup), setting=describe_setting(setup), estimated=closed.process,
         allocated=answer["allocated"], reserved=answer["reserved"], process=answer["process"],
         step_seconds=answer["step_seconds"], num_tokens=answer["num_tokens"], versions=answer["versions"],
-        time=time.time(),
+        time=time.time(), rollout=msgspec.convert(answer.get("rollout", {}), dict[str, PhaseMeasured]),
         estimated_seconds=timing.step_seconds(dataclasses.replace(setup, accumulation=1), answer["num_tokens"]),
     )  # fmt: skip
     try:

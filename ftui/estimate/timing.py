@@ -66,6 +66,7 @@ def duration(
     num_evaluations: int = 0,
     num_checkpoints: int = 1,
     num_rollouts: int = 0,
+    rollout_seconds: float | None = None,
 ) -> Duration:
     """Time and money of a run, with loading, evaluations and checkpoints, without its pauses.
 
@@ -77,6 +78,7 @@ def duration(
         evaluated_tokens: of all evaluations together.
         num_evaluations: those that answer rows, where the setup says which.
         num_rollouts: those of a run that samples its answers.
+        rollout_seconds: of one of them, where that was measured: of the longest answers.
     """
     basis: Basis = "corrected here" if is_elsewhere else "measured here"
     spread = ELSEWHERE_SPREAD if is_elsewhere else MEASURED_SPREAD
@@ -92,7 +94,7 @@ def duration(
         if tokens_per_step:
             evaluating = forward_seconds(setup, evaluated_tokens, tokens_per_step / seconds)
             evaluating += num_evaluations * answering_seconds(setup, tokens_per_step / seconds)
-            evaluating += num_rollouts * generating_seconds(setup, tokens_per_step / seconds)
+            evaluating += num_rollouts * (rollout_seconds or generating_seconds(setup, tokens_per_step / seconds))
         writing = num_checkpoints * checkpoint_bytes(setup) / WRITING
         total = seconds * num_steps + evaluating + writing + loading_seconds(setup)
     return Duration(

@@ -78,8 +78,12 @@ def check_push_command(
     )
 
 
-def check_reward_code(profile: "Profile", allow: Collection[str], run_id: str | None = None) -> None:
+def check_reward_code(
+    profile: "Profile", allow: Collection[str], run_id: str | None = None, *, is_new: bool = True
+) -> None:
     """Check that the files with reward functions may run, as they are now. `run_id`: as `check_remote_code`.
+
+    `is_new`: without one, a run is to be started; else something is only measured, once.
 
     Raises:
         ProfileError: `allow` lacks the consent, and that run has none to this very text.
@@ -89,6 +93,7 @@ def check_reward_code(profile: "Profile", allow: Collection[str], run_id: str | 
     for path in profile.rewards.code_files:
         if not _is_kept(run_id, _code_subject(path)):
             start = "start the run with: ftui --run P" if run_id is None else "go on with: ftui resume RUN"
+            start = start if is_new else "add"
             raise ProfileError(
                 f"{path} is Python code, and rewards.reward_funcs would run it here as you{_asked_again(run_id)}.",
                 hint=f"If you have read that file, {start} --allow {REWARD_CODE}",

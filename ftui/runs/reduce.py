@@ -126,7 +126,7 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
         case Warned():
             return replace(state, warning=record.message)
         case RolloutMade():
-            return replace(state, rollout=record)
+            return replace(state, rollout=record, first_rollout=state.first_rollout or record)
         case HealthAlarm():
             return _with_alarm(state, record)
         case Stalled():

@@ -300,6 +300,7 @@ WRITES_ELSEWHERE = {
     "engine/models/weights.py": "a scratch folder just made: `publish` writes its files",
     "engine/models/files/gguf.py": "a folder of the cache just made",
     "engine/models/files/hub.py": "/dev/null",
+    "engine/training/peak_memory.py": "/proc",
     "engine/data/stores/worker_pool.py": "a temporary folder of its own",
     "engine/services/count_rows.py": "a temporary folder of its own",
     "engine/services/split_rows.py": "files of the user's choice, which must not exist yet",

@@ -1,7 +1,10 @@
 """What the rollouts of a run take apart from the steps on them."""
 
+from collections.abc import Mapping
+
 from ftui import units
 from ftui.estimate import closed_form, disk, timing
+from ftui.estimate.measurements import PhaseMeasured, ProbeRecord
 from ftui.estimate.result import Duration
 from ftui.estimate.setup import TrainingSetup
 from ftui.profile.schema import Profile
@@ -34,15 +37,26 @@ def measured_tokens(profile: Profile, num_rollouts: int, tokens_per_step: float)
     return num_rollouts * reuse_of_rollouts(profile)[1] * profile.sampled.steps_and_passes[0] * tokens_per_step
 
 
-def rollout_words(profile: Profile, setup: TrainingSetup, time: Duration) -> str:
-    """A few sentences on one rollout."""
+def rollout_seconds(probe: ProbeRecord) -> float | None:
+    """Of one rollout with the longest answers, generated and scored, where the probe had one."""
+    phases = [probe.rollout[name] for name in ("generating", "scoring") if name in probe.rollout]
+    return sum(phase.seconds for phase in phases) or None
+
+
+def rollout_words(profile: Profile, setup: TrainingSetup, time: Duration, measured: Mapping[str, PhaseMeasured]) -> str:
+    """A few sentences on one rollout; `measured`: a probe of this very setting, if there was one."""
     rows, (generating, stepping) = setup.sampled, closed_form.phase_peaks(setup)
     assert rows is not None, "it samples its answers"
     seconds = ""
     if time.tokens_per_second is not None:
         seconds = f", in up to {units.duration(timing.generating_seconds(setup, time.tokens_per_second))}"
+    if measured:
+        both = [units.duration(measured[name].seconds) for name in ("generating", "scoring")]
+        seconds = f", generated in up to {both[0]}, scored in {both[1]}"
     each = f"{rows.num_rows} answers of up to {rows.new_tokens} tokens, {rows.at_once} at once{seconds}"
-    words = f"Each rollout: {each}. Generating takes {units.size(generating)} at most, a step {units.size(stepping)}."
+    peaks = [measured[name].process if name in measured else None for name in ("generating", "updating")]
+    told = [units.size(peak or closed) for peak, closed in zip(peaks, (generating, stepping), strict=True)]
+    words = f"Each rollout: {each}. Generating takes {told[0]} at most, a step {told[1]}."
     if not profile.draws_prompts:
         return words
     most = 1 + profile.grpo.max_resample_times

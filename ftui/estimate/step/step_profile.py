@@ -30,6 +30,19 @@ class OpTime(msgspec.Struct, frozen=True):
     calls: float
 
 
+class RolloutTime(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rollout took before the steps on it, in a stage that samples its answers.
+
+    `num_tokens` are those of its answers, `num_steps` the steps that share it. `seconds` by phase: `generating`,
+    `scoring`, and `log_probs` where something is measured of the answers.
+    """
+
+    num_answers: int
+    num_tokens: int
+    num_steps: int
+    seconds: dict[str, float]
+
+
 class StepProfile(msgspec.Struct, frozen=True, kw_only=True):
     """A few steps of a profile's training, measured; times and amounts are those of a mean step.
 
@@ -43,6 +56,7 @@ class StepProfile(msgspec.Struct, frozen=True, kw_only=True):
         product_rate: operations a second of large matrix products here, in `precision`.
         bandwidth: bytes a second that a copy reads and writes here.
         peak_rate: what the maker of the card promises of `product_rate`, where the card is known; set by the reader.
+        rollout: of a stage that samples its answers; all else is of the steps on it.
     """
 
     device: str
@@ -64,6 +78,7 @@ class StepProfile(msgspec.Struct, frozen=True, kw_only=True):
     bandwidth: float
     versions: dict[str, str]
     peak_rate: float | None = None
+    rollout: RolloutTime | None = None
 
     @property
     def num_tokens(self) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ftui import units
 from ftui.estimate.estimate_text import wrapped
-from ftui.estimate.step.step_profile import KINDS, PHASES, Kind, StepProfile
+from ftui.estimate.step.step_profile import KINDS, PHASES, Kind, RolloutTime, StepProfile
 from ftui.text import cut
 
 TITLES: dict[Kind, str] = {
@@ -13,6 +13,9 @@ TITLES: dict[Kind, str] = {
     "collectives": "collectives", "data": "waiting for rows", "between": "Python between", "other": "other",
 }  # fmt: skip
 ON_GPU: dict[Kind, str] = {"between": "GPU idle"}
+PHASE_TITLES = {
+    "generating": "generating", "scoring": "scoring", "log_probs": "log-probabilities, values", "update": "update",
+}  # fmt: skip
 COLUMNS, MOST_OPERATIONS = 80, 10
 QUIET = 0.9
 """Share of the time for which this process has a core, below which others disturb the measurement."""
@@ -30,6 +33,7 @@ def profile_lines(name: str, step: StepProfile, floors: Mapping[Kind, float], op
     return [
         *_head(name, step, operations),
         "",
+        *(_rollout_table(step, step.rollout) if step.rollout else ()),
         *_table(step, floors),
         "",
         "The longest besides matrix products:",
@@ -53,6 +57,26 @@ def _head(name: str, step: StepProfile, operations: float | None) -> list[str]:
         facts.append(f"NOT QUIET: this process had a core for {step.cpu_share:.0%} of the time; trust shares, not ms")
     first = wrapped(f"{name}: a mean step of {step.num_steps} on {step.device}{threads}, {step.precision}", COLUMNS)
     return [*first, *(f"  {line}" for fact in facts for line in wrapped(fact, COLUMNS - 2))]
+
+
+def _rollout_table(step: StepProfile, rollout: RolloutTime) -> list[str]:
+    """A step with its part of a rollout: what the phases take, and their share."""
+    parts = {name: seconds / rollout.num_steps for name, seconds in rollout.seconds.items()}
+    parts["update"] = step.step_seconds
+    total = sum(parts.values())
+    speed = f"{units.count(rollout.num_tokens / rollout.seconds['generating'])} tokens/s"
+    each = "a step" if rollout.num_steps == 1 else f"{rollout.num_steps} steps"
+    return [
+        f"With its part of a rollout ({rollout.num_answers:,} answers of {rollout.num_tokens:,} tokens, {each} on it):",
+        *(_phase_line(name, seconds, total, speed if name == "generating" else "") for name, seconds in parts.items()),
+        f"  {'all':<28}{total:>9.3g} s",
+        "",
+        "The update:",
+    ]
+
+
+def _phase_line(name: str, seconds: float, total: float, more: str) -> str:
+    return f"  {PHASE_TITLES[name]:<28}{seconds:>9.3g} s{seconds / total:>7.1%}{more:>20}".rstrip()
 
 
 def _used(step: StepProfile, reached: float) -> str:

@@ -9,6 +9,7 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from ftui.engine.profile_step import machine_speed
+from ftui.engine.services.probe import probe
 from ftui.engine.services.profile_step import profile_step
 from ftui.engine.training import forward_backward
 from ftui.errors import DataError
@@ -71,6 +72,36 @@ def test_all_time_of_a_step_is_accounted_for(sections: dict[str, Any], model_fol
     assert (step.num_computed < 0.9 * step.num_tokens) == (profile.run.stage == "dpo"), (
         "prompts of pairs are there once"
     )
+
+
+SAMPLED = {
+    "grpo": {"num_generations": 4, "max_completion_length": 6, "steps_per_generation": 2},
+    "ppo": {"max_completion_length": 6, "num_ppo_epochs": 3},
+}
+
+
+@pytest.mark.parametrize("stage", ["grpo", pytest.param("ppo", marks=pytest.mark.slow)])
+def test_a_rollout_is_measured_by_its_phases(stage: str, model_folder: Path, rows: Path) -> None:
+    write_rows(rows, [{"prompt": f"count {n} of the " * (1 + n % 3), "answer": str(n)} for n in range(40)])
+    profile = make_profile(
+        model_folder, rows, run={"stage": stage}, adapter=LORA, data={"max_length": 96},
+        train={"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2},
+        rewards={"reward_funcs": ["number_answer"]}, **{stage: SAMPLED[stage]},
+    )  # fmt: skip
+    step = measured(profile, num_steps=1)
+    told = step.rollout
+    assert told is not None and set(told.seconds) == {"generating", "scoring", "log_probs"}
+    assert (told.num_answers, told.num_steps) == ((16, 2) if stage == "grpo" else (8, 3))
+    assert 0 < told.num_tokens <= 6 * told.num_answers and min(told.seconds.values()) > 0
+    assert step.num_rows == 8 == len(step.lengths) and 0 < step.num_targets <= 8 * 6 and step.num_micro_batches == 2
+    assert step.seconds() == pytest.approx(step.profiled_seconds, rel=1e-9)
+    if stage == "grpo":
+        return
+    longest = probe(lambda detail: None, to_toml(profile))
+    assert max(step.lengths) <= longest["num_tokens"] / 8 <= longest["longest"], "the longest prompts, no answer ends"
+    assert set(longest["rollout"]) == {"generating", "scoring", "log_probs", "updating"}
+    peaks = [longest["rollout"][name]["process"] for name in ("generating", "updating")]
+    assert all(peak is None or 0 < peak <= longest["process"] for peak in peaks), "None: the kernel does not tell"
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pytest
 
 from ftui.estimate import closed_form, disk, timing
 from ftui.estimate.api import Known, estimate, setup_for, suggestions
+from ftui.estimate.measurements import PhaseMeasured, ProbeRecord, describe_setting, describe_subject
 from ftui.estimate.peak import memory_points
 from ftui.estimate.rollouts.rollout_cost import reuse_of_rollouts
 from ftui.estimate.setup import RolloutSize, TrainingSetup
@@ -88,6 +89,23 @@ def test_time_and_disk_count_every_rollout(tmp_path: Path) -> None:
     assert one == 32 * 2048 * 12 + 4 * 512 * 8 and disk.rollout_bytes(setup, 2) == one + 32 * 2048 * 8
     fewer = estimate(given(tmp_path, "log.rollout_total_limit=10"), find_card("a100-80"), Known())
     assert found.disk and fewer.disk and found.disk - fewer.disk == 80 * one
+
+
+def test_a_probe_of_this_setting_tells_what_a_rollout_takes(tmp_path: Path) -> None:
+    profile, card = given(tmp_path), find_card("a100-80")
+    setup = made(profile)
+    phases = {"generating": (50.0, 20), "scoring": (10.0, 30), "updating": (4.0, 30)}
+    probe = ProbeRecord(
+        what=describe_subject(setup), setting=describe_setting(setup), estimated=1 << 30, allocated=None, reserved=None,
+        process=30 << 30, step_seconds=4.0, num_tokens=8 * 2560, versions={}, time=1.0,
+        rollout={name: PhaseMeasured(seconds, peak << 30) for name, (seconds, peak) in phases.items()},
+    )  # fmt: skip
+    found = estimate(profile, card, Known(probes=[probe]))
+    loading = timing.loading_seconds(setup) + disk.checkpoint_bytes(setup) / timing.WRITING
+    assert found.duration.total_seconds == pytest.approx(90 * (60 + 4.0 * 4) + loading, rel=0.01)
+    [note] = [note for note in found.notes if "rollout" in note]
+    assert "generated in up to 50 s, scored in 10 s" in note
+    assert "Generating takes 20.0 GiB at most, a step 30.0 GiB" in note
 
 
 def test_fewer_answers_at_once_are_proposed_where_they_are_too_many(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from ftui.runs.events import (
     Warned,
 )
 from ftui.runs.records.record import Phase
+from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.records.signs_of_life import Telemetry
 from ftui.runs.records.supervisor_records import Adopted, EngineEnded, EngineStarted, Stalled
 from ftui.runs.reduce import EVALUATIONS_KEPT, fold
@@ -558,3 +559,26 @@ def test_an_attempt_is_told_its_stage_again() -> None:
     state = folded(make_run_started(), StageBegan(step=5, number=2, of=3, words="all rows", attempt=1))
     assert state.stage == "2/3"
     assert folded(PhaseChanged(phase="starting", attempt=2), state=state).stage == ""
+
+
+def test_the_time_left_of_a_run_that_samples_its_answers_is_that_of_whole_rollouts() -> None:
+    """Three steps share a rollout, which takes 40 s and each step 5 s: 55 s for three steps, 2 s paused beside it."""
+
+    def rollout(number: int, time: float) -> RolloutMade:
+        return RolloutMade(
+            number=number, step=3 * number, hash="", weights="", rewards="", num_answers=8, num_tokens=80, reward=0.5,
+            generation_seconds=38.0, scoring_seconds=2.0, attempt=1, time=time,
+        )  # fmt: skip
+
+    begun = folded(*FIRST, make_run_started(time=100.0, max_steps=30), rollout(0, 140.0))
+    steps = [make_step(n, time=140.0 + 5 * n) for n in (1, 2, 3)]
+    state = folded(*steps, state=begun)
+    assert eta_seconds(state) is None, "steps alone do not tell what the next rollout takes"
+    pause = PhaseChanged(phase="held", attempt=1, time=160.0), PhaseChanged(phase="generating", attempt=1, time=162.0)
+    state = folded(*pause, rollout(1, 197.0), state=state)
+    assert eta_seconds(state) == pytest.approx(8 * 40 + 27 * 5), "eight more rollouts, and the steps on nine"
+    state = folded(make_step(4, time=202.0), state=state)
+    assert eta_seconds(state) == pytest.approx(8 * 40 + 26 * 5)
+    ninth = 142 + 9 * 55.0
+    last = folded(rollout(9, ninth), *(make_step(27 + n, time=ninth + 5 * n) for n in (1, 2)), state=state)
+    assert eta_seconds(last) == pytest.approx(5), "no rollout is made after the last step"

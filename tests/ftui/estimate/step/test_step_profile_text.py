@@ -5,7 +5,7 @@ import re
 import msgspec
 import pytest
 
-from ftui.estimate.step.step_profile import KINDS, PHASES, Kind, OpTime, StepProfile, TimeShare
+from ftui.estimate.step.step_profile import KINDS, PHASES, Kind, OpTime, RolloutTime, StepProfile, TimeShare
 from ftui.estimate.step.step_profile_text import profile_lines
 
 FLOORS: dict[Kind, float] = {"products": 1.5, "attention": 0.05, "elementwise": 0.1, "copies": 0.0, "optimizer": 0.5}
@@ -70,6 +70,18 @@ def test_on_a_known_card_there_is_its_mfu_and_idle_time_has_its_name() -> None:
 def test_a_machine_that_others_use_is_named() -> None:
     quiet, busy = (profile_lines("mine", profiled(cpu_share=share), {}, None) for share in (0.97, 0.5))
     assert not any("NOT QUIET" in line for line in quiet) and any("NOT QUIET" in line for line in busy)
+
+
+def test_a_rollout_is_told_before_the_steps_on_it() -> None:
+    seconds = {"generating": 8.0, "scoring": 1.0, "log_probs": 2.0}
+    rollout = RolloutTime(num_answers=64, num_tokens=2000, num_steps=2, seconds=seconds)
+    lines = profile_lines("mine", profiled(rollout=rollout), FLOORS, None)
+    start = next(number for number, line in enumerate(lines) if line.startswith("With its part of a rollout"))
+    assert "64 answers of 2,000 tokens, 2 steps on it" in lines[start] and max(map(len, lines)) <= 80
+    assert [line.split() for line in lines[start + 1 : start + 6]] == [
+        ["generating", "4", "s", "44.4%", "250", "tokens/s"], ["scoring", "0.5", "s", "5.6%"],
+        ["log-probabilities,", "values", "1", "s", "11.1%"], ["update", "3.5", "s", "38.9%"], ["all", "9", "s"],
+    ]  # fmt: skip
 
 
 def test_a_model_that_no_estimate_knows_has_no_floors() -> None:

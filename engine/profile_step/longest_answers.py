@@ -1,0 +1,52 @@
+"""The most that a run takes which samples its answers: all of them as long as they may be, to the longest prompts."""
+
+import math
+from typing import Any
+
+from ftui.profile.schema import Profile
+from ftui.runs.run_folder import Run
+
+from ..models.model_parts import ModelParts
+from ..planning.plan import Reuse
+from ..runtime.control_flags import Control
+from ..runtime.event_writer import EventWriter
+from ..training.peak_memory import time_steps
+from ..training.prepare import TrainingData
+from .measured_rollout import measured_rollout, repeat_answers
+from .phase_clock import PhaseClock
+
+
+def run_longest_answers(
+    run: Run, profile: Profile, data: TrainingData, parts: ModelParts, events: EventWriter, clock: PhaseClock,
+    num_steps: int,
+) -> dict[str, Any]:  # fmt: skip
+    """Generate and score as many answers at once as a run does, then take steps as `run_longest` of other stages does.
+
+    `rollout` in what is measured: seconds and peak (bytes, `None`: hidden) of each phase. The seconds are those
+    of a whole rollout for `generating` and `scoring`, of each token for `log_probs`, of a step for `updating`.
+
+    Raises:
+        ModelError: as many answers at once do not fit, or a prompt cannot be answered.
+        GpuMemoryError, HostMemoryError: the steps only fit in smaller micro-batches, or not at all.
+    """
+    section, size = profile.sampled, profile.micro_batch
+    in_rollout = profile.rows_per_step * section.steps_and_passes[0] * section.num_generations
+    at_once = min(in_rollout, section.max_num_seqs or in_rollout)
+    longest = data.train.longest_first.tolist()
+    num_prompts = math.ceil(at_once / section.num_generations)
+    with measured_rollout(run, profile, data, parts, events, clock) as phases:
+        rollout = phases.answer([longest[place % len(longest)] for place in range(num_prompts)], stop_ids=())
+        learned = repeat_answers(rollout, size * min(2, profile.accumulation))
+        source = phases.learn(learned, [len(learned)], Reuse())
+    with clock.phase("updating"):
+        seconds = time_steps(profile, data, parts, source, Control(), events, num_steps)
+    num_tokens = sum(map(len, learned.prompt_ids)) + sum(map(len, learned.completion_ids))
+    share = {"log_probs": 1 / num_tokens, "updating": seconds / clock.costs["updating"].seconds}
+    return {
+        "step_seconds": seconds, "num_tokens": num_tokens, "micro_batch": size, "longest_example": None,
+        "longest": max(map(len, learned.prompt_ids)) + section.max_completion_length,
+        "rollout": {
+            name: {"seconds": cost.seconds * share.get(name, in_rollout / len(rollout)), "process": cost.process}
+            for name, cost in clock.costs.items()
+        },
+    }  # fmt: skip
