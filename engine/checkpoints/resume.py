@@ -63,7 +63,7 @@ def resume(
         bring_checkpoint(ranks, run, checkpoint.step)
         differences = check_same(run, checkpoint, provenance.fingerprints)
         if is_fork(run, checkpoint):
-            _restore_fork(parts, state, checkpoint, differences, plan, draws_prompts=profile.draws_prompts)
+            _restore_fork(parts, state, checkpoint, differences, plan, profile)
             words = "" if profile.draws_prompts else _describe_epochs(state, plan, profile)
             if words:
                 events.warn(words)
@@ -84,8 +84,7 @@ def _restore_fork(
     checkpoint: Checkpoint,
     differences: list[str],
     plan: RunPlan,
-    *,
-    draws_prompts: bool,
+    profile: Profile,
 ) -> None:
     """Put back what fits the new profile.
 
@@ -100,8 +99,10 @@ def _restore_fork(
             hint="A fork keeps the shape of the weights (adapter.r, the base model); start a new run otherwise.",
         ) from error
     reset_fork(state, differences)
-    if not draws_prompts:
+    if not profile.draws_prompts:
         state.prompts_drawn = None
+    if profile.ppo.target is None or state.initial_kl_coef not in (None, profile.ppo.kl_coef):
+        state.kl_coef = None  # the profile says another one now, or that it stays as it is
     if state.epoch is not None:
         state.epoch_shift = 0.0
         state.epoch_shift = state.epoch - epoch_at(plan, state, checkpoint.step)

@@ -79,6 +79,7 @@ class RolloutMaker:
             rollout, digest = self._obtain(number)
             state.rollout, state.rollout_hash = number, digest
             state.kl_coef, state.scores = rollout.kl_coef, list(rollout.scores)
+            state.initial_kl_coef = self.profile.ppo.kl_coef if state.kl_coef is not None else None
             state.prompts_drawn = rollout.prompts_drawn
         elif self._loaded != state.rollout_hash:
             rollout = read_rollout(self.run.rollouts, number, state.rollout_hash)

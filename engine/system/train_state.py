@@ -29,9 +29,10 @@ class TrainState(msgspec.Struct):
     between a step and its evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of
     step 0. `best_loss` is the loss of the best evaluation, `best_metric` its value of eval.metric_for_best_model.
     `rollout` is the number (from 0; -1: none) of the newest rollout, `rollout_hash` that of its file (stages grpo and
-    ppo). `kl_coef` is that of the rollout after it, where it is steered, and `scores` are number, mean and sum of
-    squared distances from it of all scores so far, where they are normalised (stage ppo). `prompts_drawn` counts the
-    prompts up to that rollout where it takes as many as it needs (grpo.dynamic_sample), else it is `None`.
+    ppo). `kl_coef` is that of the rollout after it, where it is steered (from `initial_kl_coef`), and `scores` are the
+    number and mean of all scores so far and the sum of their squared distances from it, where they are normalised.
+    `prompts_drawn` counts the prompts up to that rollout where it takes as many as it needs (grpo.dynamic_sample), else
+    it is `None`.
     `has_explained_fall`: it was said why the chosen answers' reward falls.
     `other_machine` and `other_content` say what has changed at any resume so far
     (engine/checkpoints/reproducibility.py).
@@ -64,6 +65,7 @@ class TrainState(msgspec.Struct):
     rollout: int = -1
     rollout_hash: str = ""
     kl_coef: float | None = None
+    initial_kl_coef: float | None = None
     scores: list[float] = []
     prompts_drawn: int | None = None
     settings: list[Setting] = []
