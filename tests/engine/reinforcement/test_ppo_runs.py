@@ -125,8 +125,12 @@ def test_a_run_that_was_killed_is_the_same_run(
     for file in ("final/adapter_model.safetensors", "checkpoints/checkpoint-13/resume/value_head.safetensors"):
         assert (cut.folder / file).read_bytes() == (whole.folder / file).read_bytes(), file
     if "steered" in keys:
-        coefficients = dict.fromkeys(extras(whole, "objective/kl_coef"))
+        coefficients = list(dict.fromkeys(extras(whole, "objective/kl_coef")))
         assert len(coefficients) == 3, "one for each rollout"
+        for now, following, kl in zip(
+            coefficients, coefficients[1:], dict.fromkeys(extras(whole, "objective/kl")), strict=False
+        ):
+            assert following == pytest.approx(now * (1 + np.clip(kl / 0.1 - 1, -0.2, 0.2) * 20 / 50), rel=1e-9)
         state = json.loads((whole.checkpoints / "checkpoint-13/resume/state.json").read_bytes())
         assert state["scores"][0] == 60 and state["kl_coef"] not in coefficients
 
