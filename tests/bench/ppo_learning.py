@@ -53,8 +53,8 @@ def wanted_share(text: str) -> float:
     return sum(word in WANTED for word in words) / max(1, len(words))
 
 
-def make_reward_model(folder: Path, base: Path) -> Path:
-    """The result of a run of stage rm; only once in a folder."""
+def make_reward_model(folder: Path, base: Path, num_steps: int = 120) -> Path:
+    """The result of a run of stage rm, of `num_steps` steps; only once in a folder."""
     run = Run(folder / "rm")
     if run.final.exists():
         return run.final
@@ -71,7 +71,7 @@ def make_reward_model(folder: Path, base: Path) -> Path:
     profile = make_profile(
         base, write_rows(folder / "pairs.jsonl", pairs[:500]), run={"stage": "rm"}, adapter={"method": "full"},
         data={"max_length": 64, "eval": str(write_rows(folder / "held_out.jsonl", pairs[500:]))},
-        train={"max_steps": 120, "per_device_train_batch_size": 16, "learning_rate": 3e-3, "precision": "fp32",
+        train={"max_steps": num_steps, "per_device_train_batch_size": 16, "learning_rate": 3e-3, "precision": "fp32",
                "warmup_steps": 0},
         checkpoint={"save_steps": 10_000, "save_minutes": None},
     )  # fmt: skip

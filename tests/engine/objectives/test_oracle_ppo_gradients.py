@@ -95,7 +95,8 @@ def test_gradients_of_all_weights_are_those_of_padded_matrices(
     keys, answers = CASES[case], Answers()
     profile = make_profile(
         model_folder, tmp_path, run={"stage": "ppo"}, adapter={"method": "lora", "r": 4}, train={"max_steps": 1},
-        ppo={"temperature": TEMPERATURE, "max_completion_length": 8, **keys}, rewards={"reward_funcs": ["number_answer"]},
+        ppo={"temperature": TEMPERATURE, "max_completion_length": 8, **keys},
+        rewards={"reward_funcs": ["number_answer"]},
     )  # fmt: skip
     with torch.no_grad():
         now, values = answers.said_by(model)
