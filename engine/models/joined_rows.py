@@ -2,7 +2,8 @@
 
 FlashAttention's package does so by itself, told by the positions. For sdpa on a CPU it is done here: each sequence goes
 through torch's kernel by itself, so that it is kept apart exactly, and no place is computed that holds no token. So the
-prompt of a pair can be there once: each answer goes through the kernel by itself, with the keys of the prompt.
+prompt of a pair, or of a group of answers, can be there once: each answer goes through the kernel by itself, with the
+keys of the prompt.
 
 The model itself has to show at the start that it keeps the sequences of a row apart, also where rows are packed.
 """
@@ -37,7 +38,8 @@ def choose_layout(model: nn.Module, profile: Profile, hardware: Hardware) -> Row
     config = under_adapter(model).config
     kernel = str(config._attn_implementation)
     if can_join(profile, config, kernel, hardware.device.type):
-        shares = profile.per_example > 1 and kernel == "sdpa"
+        has_groups = profile.samples_answers and profile.sampled.num_generations > 1
+        shares = (profile.per_example > 1 or has_groups) and kernel == "sdpa"
         for layout in (RowLayout.SHARED, RowLayout.JOINED) if shares else (RowLayout.JOINED,):
             if keeps_apart(model, hardware, layout):
                 return layout

@@ -36,8 +36,8 @@ class RowLayout(Enum):
     JOINED = "rows end to end"
     """All in one row, without padding."""
 
-    SHARED = "rows end to end, prompts of pairs once"
-    """The same, and what all answers of an example begin with is there once, in front of them."""
+    SHARED = "rows end to end, prompts once"
+    """The same, and what all answers of an example, or of a group, begin with is there once, in front of them."""
 
 
 @dataclass(eq=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,10 @@ class AnswerBatches:
         return self._parts
 
     def cut(self, answers: Sequence[int], size: int) -> list[tuple[list[int], Batch]]:
-        """Micro-batches of answers of like lengths, each with the numbers of its answers."""
+        """Micro-batches of answers of like lengths, each with the numbers of its answers.
+
+        Where prompts are computed once for all their answers, these stay together.
+        """
         rollout = self._rollout
         assert rollout is not None, "there are answers"
 
@@ -90,12 +94,19 @@ class AnswerBatches:
             return len(rollout.prompt_ids[number // rollout.group_size]) + len(rollout.completion_ids[number])
 
         order = sorted(answers, key=length, reverse=True)
+        if self._layout is RowLayout.SHARED:
+            first = {number // rollout.group_size: place for place, number in reversed(list(enumerate(order)))}
+            order.sort(key=lambda number: first[number // rollout.group_size])
         groups = [order[start : start + size] for start in range(0, len(order), size)]
         return [(group, self._collate(rollout, group)) for group in groups]
 
     def _collate(self, rollout: Rollout, numbers: list[int]) -> Batch:
         sequences = [self._sequence(rollout, number) for number in numbers]
-        batch = collate([[one] for one in sequences], self._pad_id, layout=self._layout)
+        alike = [
+            (number // rollout.group_size, one.num_targets > 0) for number, one in zip(numbers, sequences, strict=True)
+        ]
+        sizes = [len(list(group)) for _, group in groupby(alike)]  # what is not trained on is not read either
+        batch = collate([[one] for one in sequences], self._pad_id, layout=self._layout, groups=sizes)
         counts = [sequence.num_targets for sequence in sequences]
         trained = [number for number, count in zip(numbers, counts, strict=True) if count]
         values: dict[str, Any] = {

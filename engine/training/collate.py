@@ -32,12 +32,13 @@ def collate(
     *,
     layout: RowLayout = RowLayout.PADDED,
     scored: bool = False,
+    groups: Several[int] | None = None,
 ) -> Batch:
     """A micro-batch of rows; a row of several sequences is packed: positions start again at 0 with each of them.
 
     The first token of a sequence is never a target: nothing of its own sequence comes before it. `layout` may make one
-    row of all sequences; `per_example` of them in a row are the answers of an example. `scored`: the end of each is
-    read, too.
+    row of all sequences; `per_example` of them in a row are the answers of an example, or `groups` says how many each
+    time have a beginning in common. `scored`: the end of each is read, too.
     """
     rows = list(rows)
     sequences = [sequence for row in rows for sequence in row]
@@ -45,7 +46,9 @@ def collate(
         places = _pad(rows, pad_id)
     else:
         read = [one.input_ids if scored else one.input_ids[: _num_read(one)] for one in sequences]
-        places = _join(read, per_example if layout is RowLayout.SHARED else 1)
+        if layout is RowLayout.JOINED:
+            groups = [1] * len(read)
+        places = _join(read, groups or [per_example] * (len(read) // per_example))
     predictors = [place[np.flatnonzero(one.targets[1:])] for one, place in zip(sequences, places.of, strict=True)]
     target_ids = [sequence.input_ids[1:][sequence.targets[1:]] for sequence in sequences]
     labels = np.array([sequence.label for sequence in sequences], dtype=np.int8)
@@ -105,12 +108,12 @@ def _pad(rows: Several[Several[Sequence]], pad_id: int) -> _Places:
     return _Places(ids, positions if len(places) > len(rows) else None, places, lengths)
 
 
-def _join(sequences: Several[np.ndarray], per_example: int) -> _Places:
-    """All ids in one row; what the sequences of an example have in common at their beginning is there once."""
+def _join(sequences: Several[np.ndarray], groups: Several[int]) -> _Places:
+    """All ids in one row; what the sequences of a group have in common at their beginning is there once."""
     ids, positions, places, pieces = [], [], [], list[int]()
     end = 0
-    for first in range(0, len(sequences), per_example):
-        answers = sequences[first : first + per_example]
+    for last, size in zip(np.cumsum(groups).tolist(), groups, strict=True):
+        answers = sequences[last - size : last]
         common = num_common(answers)
         parts = [answers[0][:common], *(one[common:] for one in answers)]
         begins = end + np.cumsum([0, *map(len, parts)])

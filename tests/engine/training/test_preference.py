@@ -354,7 +354,7 @@ def test_a_run_with_prompts_once_has_the_losses_of_two_rows(
         folder = tmp_path / f"{free}"
         steps = train_run(folder, profile)
         said = json.loads(next(folder.rglob("MANIFEST.json")).read_text())["environment"]["attention"]
-        assert said == ("sdpa, rows end to end, prompts of pairs once" if free else "sdpa")
+        assert said == ("sdpa, rows end to end, prompts once" if free else "sdpa")
         evaluated = [event.loss for event in records(Run(folder), EvaluationDone)]
         runs.append(([column(steps, name) for name in ("loss", "grad_norm", "num_tokens")], evaluated))
     (figures, evaluated), (expected, expected_evaluated) = runs
