@@ -19,6 +19,7 @@ from ftui.engine.rewards.reward_table import RewardTable
 from ftui.engine.training.step import StepRunner
 from ftui.profile.schema import Profile
 from ftui.runs.events import Step
+from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.run_folder import Run
 from tests.engine.reinforcement.test_rollout_runs import LORA, LetterCounter, facts, rollout_bytes
 from tests.support.attempts import Killed, attempt, killed_attempt, records
@@ -78,8 +79,11 @@ def test_it_learns_and_leaves_an_adapter(model_folder: Path, prompts: Path, tmp_
     profile = ppo(
         model_folder, prompts, adapter={"r": 8, "target_modules": "all-linear"}, ppo={"kl_coef": 0.02,
         "use_score_norm": True}, train={"max_steps": 48, "per_device_train_batch_size": 16, "learning_rate": 2e-2},
+        health={"thresholds": {"kl_budget": 0.02}},
     )  # fmt: skip
     assert attempt(run, profile) == 0
+    alarm = next(one for one in records(run, HealthAlarm) if one.rule == "kl_budget")
+    assert "nats a token away" in alarm.evidence and "ppo.kl_coef" in alarm.suggestion
     rewards = extras(run, "reward")
     assert np.mean(rewards[-10:]) > 2 * np.mean(rewards[:10]) > 0
     first, last = records(run, Step)[0].extras, records(run, Step)[-1].extras
