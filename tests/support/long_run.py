@@ -14,11 +14,19 @@ from ftui.runs.records.signs_of_life import Telemetry
 from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.runs.status import Status, Watch
-from ftui.system.files import replace_file
+from ftui.system.files import open_private, replace_file
 from ftui.system.process_id import this_process
-from tests.support.events import make_evaluation, make_run_opened, make_run_started, make_step
+from ftui.system.segments import begin_anew
+from tests.support.events import (
+    make_checkpoint_saved,
+    make_evaluation,
+    make_run_opened,
+    make_run_started,
+    make_step,
+)
 
 TOKEN = "0" * 16
+METRICS_BYTES = 16 << 20  # as the engine has it (engine/runtime/event_writer.py), whose libraries are not needed here
 
 
 def step_record(number: int, per_epoch: int, now: float) -> Step:
@@ -39,9 +47,12 @@ def make_run(folder: Path, steps: int, log_lines: int, *, evaluations: int = 200
     replace_file(run.facts, msgspec.json.encode(facts))
     _write_events(run, steps, per_epoch, now, evaluations)
     encode = msgspec.json.Encoder().encode
-    with run.metrics.open("wb") as file:
-        for number in range(1, steps + 1):
-            file.write(encode(step_record(number, per_epoch, now - steps + number)) + b"\n")
+    descriptor = open_private(run.metrics, os.O_RDWR | os.O_APPEND)
+    for number in range(1, steps + 1):
+        if number % 1000 == 0 and os.fstat(descriptor).st_size >= METRICS_BYTES:
+            descriptor = begin_anew(run.metrics, descriptor, keep=None)
+        os.write(descriptor, encode(step_record(number, per_epoch, now - steps + number)) + b"\n")
+    os.close(descriptor)
     with run.engine_log.open("wb") as file:
         file.writelines(
             b"line %d of what an engine might print while it works\n" % number for number in range(log_lines)
@@ -92,13 +103,24 @@ class Growing:
     def __init__(self, run: Run, steps: int) -> None:
         self._per_epoch = max(1, steps // 4)
         self._next = steps + 1
-        self._descriptor = os.open(run.metrics, os.O_WRONLY | os.O_APPEND)
+        self._metrics = Writer(run.metrics, attempt=1, token=TOKEN, longest=METRICS_BYTES)
+        self._journal = Writer(run.journal, attempt=1, token=TOKEN)
+        self._telemetry = Writer(run.telemetry, attempt=1, token=TOKEN)
 
     def grow(self, number: int) -> None:
         for _ in range(number):
-            line = msgspec.json.encode(step_record(self._next, self._per_epoch, time.time())) + b"\n"
-            os.write(self._descriptor, line)
+            self._metrics.write(step_record(self._next, self._per_epoch, time.time()))
             self._next += 1
 
+    def evaluate(self) -> None:
+        """What an evaluation, a checkpoint and a second of the machine add to the other files."""
+        step = self._next - 1
+        self._journal.write(PhaseChanged(phase="evaluating"))
+        self._journal.write(make_evaluation(step, 1.0 + math.sin(step) / 9, epoch=step / self._per_epoch))
+        self._journal.write(make_checkpoint_saved(step))
+        self._journal.write(PhaseChanged(phase="training"))
+        self._telemetry.write(Telemetry(cpu_utilization=0.5))
+
     def close(self) -> None:
-        os.close(self._descriptor)
+        for writer in (self._metrics, self._journal, self._telemetry):
+            writer.close()
