@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.bench.memory_over_steps import LOOK_SECONDS, SPAN, private_bytes, slope
 from tests.bench.screens import COLUMNS, MINIMAL, ROWS, compare, environment
-from tests.support.long_run import Growing, make_run
+from tests.support.long_run import Growing, make_run, summarise
 from tests.support.pty_screen import on_screen
 
 EVERY = 250  # steps between evaluations
@@ -52,6 +52,7 @@ def main() -> None:
                 f" {gradient:+.3f} +- {error:.3f} MiB in {SPAN:,} steps, {view.cpu_seconds():.1f} CPU s"
             )
         growing.close()
+        summarise(run)
         sizes = {path.name: path.stat().st_size for path in run.folder.iterdir() if path.is_file()}
         sizes["segments/"] = sum(path.stat().st_size for path in run.segments.iterdir()) if run.segments.exists() else 0
         for name, size in sorted(sizes.items(), key=lambda pair: -pair[1])[:5]:

@@ -57,7 +57,7 @@ def make_run(folder: Path, steps: int, log_lines: int, *, evaluations: int = 200
         file.writelines(
             b"line %d of what an engine might print while it works\n" % number for number in range(log_lines)
         )
-    _summarise(run, steps)
+    summarise(run)
     return run
 
 
@@ -83,7 +83,7 @@ def _write_events(run: Run, steps: int, per_epoch: int, now: float, evaluations:
             file.write(msgspec.json.encode(Telemetry(time=now + second, attempt=1, cpu_utilization=0.5)) + b"\n")
 
 
-def _summarise(run: Run, steps: int) -> None:
+def summarise(run: Run) -> None:
     """status.json and curves.json, as a supervisor leaves them."""
     watch = Watch(run)
     watch.catch_up()

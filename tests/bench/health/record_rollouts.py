@@ -57,10 +57,10 @@ def rewarded(*names: str, weights: list[float] | None = None, **changed: Any) ->
     }
 
 
-READY = ("format", "length", "repetition")
+READY = ("format", "length", "repetition", "overlong")
 OF_GRPO = ("beta", "num_generations", "loss_type", "importance_sampling_level", "scale_rewards", "adv_estimator",
-           "steps_per_generation", "temperature", "max_completion_length")  # fmt: skip
-OF_REWARDS = ("pattern", "max_length", "min_length", "reference_column")
+           "steps_per_generation", "temperature", "max_completion_length", "epsilon_high")  # fmt: skip
+OF_REWARDS = ("pattern", "max_length", "min_length", "reference_column", "soft_punish_cache")
 
 HEALTHY = {
     "healthy-length-1": rewarded("length", min_length=4, max_length=8),
