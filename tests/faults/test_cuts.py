@@ -97,6 +97,12 @@ CONFIGURATIONS = {
         overrides=("grpo.steps_per_generation=3", "grpo.importance_sampling_level=sequence"),
         killed_in=("rollout", 3),
     ),
+    "grpo_dynamic": Configuration(
+        "lora",
+        stage="grpo",
+        overrides=("grpo.dynamic_sample=true", "grpo.max_resample_times=2", "grpo.steps_per_generation=3"),
+        killed_in=("scoring", 3),
+    ),
     "ppo": Configuration(
         "lora", stage="ppo", overrides=(*STEERED, *NORMALISED, "ppo.num_mini_batches=3"), killed_in=("values", 5)
     ),
