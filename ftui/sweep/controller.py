@@ -65,7 +65,7 @@ class Controller:
         self._card = known_card(settings, self.profile)
         hardware = self.profile.hardware
         price = hardware.price_per_hour if self._card is None else price_of(self._card, hardware.price_per_hour)
-        self._dollars_per_second = None if price is None else price * hardware.num_processes / 3600
+        self._dollars_per_second = None if price is None else price * settings.num_paid(self.profile) / 3600
 
     def tick(self) -> bool:
         """Note what trials came to, send others on their way; whether there is anything left to wait for."""

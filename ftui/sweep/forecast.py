@@ -28,8 +28,11 @@ class Forecast:
     trial_dollars: tuple[float, float] | None
 
 
-def forecast(plan: SweepPlan, trial: Estimate, price: float | None) -> Forecast:
-    """The forecast from the estimate of the largest trial at its full length; `price` in dollars per card and hour."""
+def forecast(plan: SweepPlan, trial: Estimate, price: float | None, num_paid: int = 0) -> Forecast:
+    """The forecast from the estimate of the largest trial at its full length; `price` in dollars per card and hour.
+
+    `num_paid`: cards of a trial that cost money, where they are more than those of the estimate.
+    """
     duration = trial.duration
     horizon = plan.rungs[-1] if plan.rungs else duration.num_steps
     trials = _play(plan)
@@ -42,7 +45,7 @@ def forecast(plan: SweepPlan, trial: Estimate, price: float | None) -> Forecast:
         of_trial = (hours * (1 - duration.spread), hours * (1 + duration.spread))
     share = None if steps is None or horizon is None else steps / horizon
     of_all = None if of_trial is None or share is None else (of_trial[0] * share, of_trial[1] * share)
-    cards = None if price is None else price * trial.num_cards
+    cards = None if price is None else price * max(trial.num_cards, num_paid)
     return Forecast(
         steps, None if horizon is None else horizon * plan.trials, starts, reached, of_all, _times(of_all, cards),
         of_trial, _times(of_trial, cards),

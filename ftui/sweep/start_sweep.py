@@ -175,7 +175,7 @@ def find_sweep_candidate(
             hint="Leave the largest values out, or see `ftui estimate --fit` with the profile.",
         )
     price = price_of(card, profile.hardware.price_per_hour)
-    cost = forecast(plan, result, price)
+    cost = forecast(plan, result, price, settings.num_paid(profile))
     check_budget(plan, cost, PlanReader(text, path), price)
     return SweepCandidate(plan, text, profile, card, values, result, cost, result.warnings, settings)
 

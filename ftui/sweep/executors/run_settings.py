@@ -57,6 +57,11 @@ class RunSettings:
             return self.gpus
         return 0 if profile.hardware.device == "cpu" else profile.hardware.num_processes
 
+    def num_paid(self, profile: Profile) -> int:
+        """The cards of a trial that cost money: those that a cluster sets aside for it, used or not."""
+        own = profile.hardware.num_processes
+        return max(own, self.gpus or 0) if self.is_remote else own
+
 
 def read_run_settings(reader: "PlanReader") -> RunSettings:
     """The table `[run]`; what is wrong with it is noted in the reader."""

@@ -42,6 +42,8 @@ def test_a_forecast(scheduler: str, steps: tuple[int, int], starts: tuple[int, i
     assert cost.hours is not None and cost.dollars is not None
     assert cost.hours[1] == pytest.approx(0.125 * cost.steps / 90)
     assert cost.dollars[1] == pytest.approx(cost.hours[1] * 3.0), "two cards of $1.5"
+    more = forecast(plan, an_estimate(4.0), 1.5, num_paid=8)
+    assert more.dollars is not None and more.dollars[1] == pytest.approx(cost.hours[1] * 12.0), "[run] gpus = 8"
 
 
 def test_what_is_not_known_is_not_told() -> None:

@@ -57,3 +57,11 @@ def test_a_trial_asks_for_the_gpus_of_its_profile() -> None:
     on_cpu = resolve(find_profile("quickstart"), overrides=["hardware.device=cpu"]).profile
     assert RunSettings().gpus_of(two) == 2 and RunSettings().gpus_of(on_cpu) == 0
     assert RunSettings(gpus=1).gpus_of(on_cpu) == 1
+
+
+def test_what_a_cluster_sets_aside_is_paid_for() -> None:
+    two = resolve(find_profile("quickstart"), overrides=["hardware.num_processes=2"]).profile
+    for executor in ("slurm", "ray"):
+        paid = [RunSettings(executor, gpus=gpus).num_paid(two) for gpus in (None, 0, 1, 8)]
+        assert paid == [2, 2, 2, 8]
+    assert RunSettings(gpus=8).num_paid(two) == 2, "the queue of this machine knows only the profile"
