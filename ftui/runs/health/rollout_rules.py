@@ -120,9 +120,14 @@ def _entropy_gone(windows: Windows, limits: Thresholds) -> Iterator[HealthFindin
         yield HealthFinding(
             "entropy_gone",
             f"entropy fell from {first:.3g} to {now:.3g}: answers hardly vary any more, and teach little",
-            "Fork from a checkpoint before it (`ftui checkpoints {run}`) with a lower train.learning_rate, "
-            f"{'or a higher ppo.kl_coef' if _is_ppo(windows) else 'grpo.epsilon_high = 0.28 or grpo.beta = 0.01'}.",
+            "Fork from a checkpoint before it (`ftui checkpoints {run}`) with a tenth of train.learning_rate"
+            f"{', or with grpo.epsilon_high = 0.28' if _is_held_back(windows) else ''}.",
         )
+
+
+def _is_held_back(windows: Windows) -> bool:
+    """Whether answers that should become likelier were clipped: never, while each is used for one step alone."""
+    return not _is_ppo(windows) and bool(_mean(windows.now, "clip_ratio/high_mean"))
 
 
 def _identical(windows: Windows, limits: Thresholds) -> Iterator[HealthFinding]:
@@ -131,8 +136,8 @@ def _identical(windows: Windows, limits: Thresholds) -> Iterator[HealthFinding]:
         yield HealthFinding(
             "identical_answers",
             f"{share:.0%} of the answers are, to the letter, another answer to the same prompt",
-            f"{READ_ANSWERS} Where they are not right, fork from a checkpoint before it with a lower "
-            "train.learning_rate or a higher grpo.temperature.",
+            f"{READ_ANSWERS} Where they are not right, fork from a checkpoint before it with a tenth of "
+            "train.learning_rate.",
         )
 
 

@@ -44,15 +44,10 @@ FIRST: dict[str, Callable[[Path], Sections]] = {"clipped": sound(max_grad_norm=L
 
 OBEYED = {
     "divergence": Obeyed("divergence", "rate-x30-1", "a tenth of train.learning_rate", sound(learning_rate=0.012)),
-    "plateau": Obeyed(
-        "plateau", "rate-too-low-1", "Raise train.learning_rate",
-        sound(learning_rate=1e-3, max_steps=300, lr_scheduler_type="constant"),
-    ),
     "memorisation": Obeyed(
         "memorisation", "duplicated-1", "Train fewer epochs",
-        faulty(lambda rows: rows[:24] * 2, method="full", learning_rate=1e-3, max_steps=None, num_train_epochs=1),
+        faulty(lambda rows: rows[:24] * 2, method="full", learning_rate=1e-3, max_steps=6),
     ),
-    "clipping": Obeyed("clipping", "clipped", "Set train.max_grad_norm", sound(max_grad_norm=0.9)),
     "groups-without-spread": Obeyed(
         "groups_without_spread", "hacked-out-of-reach", "prompts that the model answers right now and then",
         rewarded("format", pattern="kernel", seed=5),
@@ -63,30 +58,19 @@ OBEYED = {
     ),
     "answers-truncated-overlong": Obeyed(
         "answers_truncated", "hacked-length-1", "the reward 'overlong'",
-        rewarded("long", "overlong", seed=6, learning_rate=2e-3, max_length=24, soft_punish_cache=16),
+        rewarded("long", "overlong", seed=6, learning_rate=2e-3, max_length=24, soft_punish_cache=4),
     ),
-    "entropy-gone-rate": Obeyed(
-        "entropy_gone", "hacked-at-odds", "a lower train.learning_rate",
+    "entropy-gone": Obeyed(
+        "entropy_gone", "hacked-at-odds", "a tenth of train.learning_rate",
         rewarded("short", "words", weights=[1.0, 0.2], seed=8, learning_rate=2e-4),
     ),
-    "entropy-gone-beta": Obeyed(
-        "entropy_gone", "hacked-at-odds", "grpo.beta = 0.01",
-        rewarded("short", "words", weights=[1.0, 0.2], seed=8, learning_rate=2e-3, beta=0.01),
-    ),
-    "entropy-gone-epsilon": Obeyed(
-        "entropy_gone", "hacked-at-odds", "grpo.epsilon_high = 0.28",
-        rewarded("short", "words", weights=[1.0, 0.2], seed=8, learning_rate=2e-3, epsilon_high=0.28),
-    ),
-    "identical-answers": Obeyed(
-        "identical_answers", "hacked-collapse-1", "a lower train.learning_rate", rewarded("vowels", learning_rate=1e-3)
-    ),
-    "identical-answers-temperature": Obeyed(
-        "identical_answers", "hacked-collapse-1", "a higher grpo.temperature",
-        rewarded("vowels", learning_rate=1e-2, temperature=1.5),
-    ),
-    "kl-budget": Obeyed(
+    "kl-budget-beta": Obeyed(
         "kl_budget", "hacked-far-away", "Raise grpo.beta",
-        rewarded("vowels", seed=10, learning_rate=1e-2, beta=0.1, reference_column="said"),
+        rewarded("vowels", seed=10, learning_rate=1e-2, beta=1.0, reference_column="said"),
+    ),
+    "kl-budget-rate": Obeyed(
+        "kl_budget", "hacked-far-away", "a lower train.learning_rate",
+        rewarded("vowels", seed=10, learning_rate=1e-3, beta=0.0001, reference_column="said"),
     ),
 }  # fmt: skip
 
