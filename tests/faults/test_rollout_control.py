@@ -49,10 +49,13 @@ SECOND_ROLLOUT = {"generating": 9, FUNCTION: 2, "scoring": 3, "values": 5, "upda
 answers have 6 tokens, and are four, or two prompts to two answers each, in micro-batches of two."""
 
 
-def life_at(source: Path, folder: Path, zygote: Zygote, stage: str, monkeypatch: pytest.MonkeyPatch) -> Life:
+def life_at(
+    source: Path, folder: Path, zygote: Zygote, stage: str, monkeypatch: pytest.MonkeyPatch, *, code: str = CODE
+) -> Life:
+    """A run whose rewards are a function of `code`, or those of a model."""
     bench = bench_at(source, folder)
     run = bench.run("steered")
-    (bench.folder / "rewards.py").write_text(CODE.format(path=str(bench.folder / "gate")))
+    (bench.folder / "rewards.py").write_text(code.format(path=str(bench.folder / "gate")))
     (bench.folder / "gate").write_text("1000000")
     overrides = [*prepare_prompts(bench, stage, "lora"), *OVERRIDES[stage], *COMMON]
     resolved = resolve(bench.profile("steered"), overrides=[one.replace(BENCH, str(bench.folder)) for one in overrides])
@@ -118,5 +121,55 @@ def test_obeyed_within_a_batch_of_tokens_wherever_it_is(
     watch_to_end(reference)
     same_runs(life.run, reference.run)
     assert executed(life.run) == max(measured(life.run))
+    generated = Counter(r.number for r in records(life.run) if isinstance(r, AnswersGenerated))
+    assert set(generated.values()) == {1}
+
+
+@pytest.mark.slow
+def test_stopped_while_a_function_is_at_work_and_aborted_between_two_tokens(
+    bench_source: Path, memory: Path, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop keeps what is learned so far, an abort saves nothing; neither waits for the answers."""
+    life = life_at(bench_source, memory / "stopped", zygote, "grpo", monkeypatch)
+    engine, _ = stand(life, FUNCTION, 3)
+    life.send("stop")
+    assert engine.wait() == 10
+    step = ending(life.run).step
+    assert step == last_step(life) and newest(life.run) == f"checkpoints/checkpoint-{step}"
+    weights = "adapter_model.safetensors"
+    saved = life.run.checkpoints / f"checkpoint-{step}" / weights
+    assert (life.run.final / weights).read_bytes() == saved.read_bytes()
+
+    life = life_at(bench_source, memory / "aborted", zygote, "ppo", monkeypatch)
+    engine, gate = stand(life, "generating", SECOND_ROLLOUT["generating"])
+    life.send("abort")
+    gate.let_through()
+    assert engine.wait() == 10
+    assert newest(life.run) is None and not life.run.final.exists()
+
+
+BROKEN = "def slow(completions, **_):\n    return [1.0]\n"
+MENDED = "def slow(completions, **_):\n    return [float(len(one) % 3) for one in completions]\n"
+
+
+@pytest.mark.slow
+def test_a_broken_function_is_mended_as_the_pause_says(
+    bench_source: Path, memory: Path, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run waits, is parked, refuses the other file until somebody consents to it, and scores the same answers."""
+    life = life_at(bench_source, memory / "bench", zygote, "grpo", monkeypatch, code=BROKEN)
+    engine = life.start()
+    while not (paused := [r for r in records(life.run) if isinstance(r, PhaseChanged) and r.phase == "held"]):
+        assert engine.poll() is None, "it has ended"
+        engine.wait_a_little()
+    assert paused[0].detail.startswith("Reward slow gives 1 rewards for 4 answers.")
+    assert "`ftui park RUN`, then `ftui resume RUN --allow reward-code`" in paused[0].detail
+    life.send("park")
+    assert engine.wait() == 11
+    (life.bench.folder / "rewards.py").write_text(MENDED)
+    refused = life.bench.ftui("resume", "steered")
+    assert refused.returncode != 0 and "--allow reward-code" in refused.stderr
+    resumed = life.bench.ftui("resume", "steered", "--allow", "reward-code")
+    assert resumed.returncode == 0, resumed.stderr
     generated = Counter(r.number for r in records(life.run) if isinstance(r, AnswersGenerated))
     assert set(generated.values()) == {1}
