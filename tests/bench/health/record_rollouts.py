@@ -1,4 +1,5 @@
-"""Records real runs of stage grpo, ten that learn and ten that fool their reward, for the rules about rollouts.
+"""Records real runs of stage grpo, ten that learn and ten that fool their reward, and six of stage ppo, for the rules
+about rollouts.
 
     python -m tests.bench.health.record_rollouts WORKSPACE [NAME ...]
 
@@ -57,6 +58,14 @@ def rewarded(*names: str, weights: list[float] | None = None, **changed: Any) ->
     }
 
 
+def by_value(*names: str, kl_coef: float = 0.05, **changed: Any) -> Sections:
+    """The same of stage ppo, whose steps are two passes over 32 answers."""
+    sections = rewarded(*names, **changed)
+    del sections["grpo"]
+    own = {"max_completion_length": 24, "num_ppo_epochs": 2, "temperature": 1.0, "kl_coef": kl_coef}
+    return sections | {"run": {"stage": "ppo"}, "adapter": {"method": "lora", "r": 8}, "ppo": own}
+
+
 READY = ("format", "length", "repetition", "overlong")
 OF_GRPO = ("beta", "num_generations", "loss_type", "importance_sampling_level", "scale_rewards", "adv_estimator",
            "steps_per_generation", "temperature", "max_completion_length", "epsilon_high")  # fmt: skip
@@ -87,6 +96,14 @@ HACKED = {
     "hacked-at-odds": rewarded("short", "words", weights=[1.0, 0.2], seed=8, learning_rate=2e-3),
     "hacked-repeats": rewarded("counts", seed=9, learning_rate=3e-3, reference_column="said"),
     "hacked-far-away": rewarded("vowels", seed=10, learning_rate=1e-2, beta=0.0001, reference_column="said"),
+}
+OF_PPO = {
+    "healthy-ppo-1": by_value("length", min_length=4, max_length=8, learning_rate=2e-3),
+    "healthy-ppo-2": by_value("format", pattern="kernel|shell", seed=2, learning_rate=2e-3),
+    "hacked-ppo-far-away": by_value("vowels", seed=3, kl_coef=0.0001, learning_rate=1e-2, reference_column="said"),
+    "hacked-ppo-length": by_value("long", seed=4, kl_coef=0.001, learning_rate=5e-3),
+    "hacked-ppo-constant": by_value("constant", seed=5, learning_rate=2e-3),
+    "hacked-ppo-at-odds": by_value("short", "words", weights=[1.0, 0.2], seed=6, kl_coef=0.001, learning_rate=5e-3),
 }
 SAID = "the daemon reads the cache"
 
@@ -132,7 +149,7 @@ def train(run: Run, profile: Profile) -> None:
 def main(arguments: list[str]) -> None:
     """Record each run of these names, all without any, that is not recorded yet."""
     workspace, *names = arguments
-    every = HEALTHY | HACKED
+    every = HEALTHY | HACKED | OF_PPO
     TARGET.mkdir(parents=True, exist_ok=True)
     base = make_base(Path(workspace) / "base")
     for name in names or every:

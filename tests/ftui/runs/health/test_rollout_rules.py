@@ -129,7 +129,9 @@ def test_real_runs_that_fool_their_reward_are_told_and_those_that_learn_are_not(
     told = {path.stem: told_of(path) for path in sorted(RECORDED.glob("*.json"))}
     sound = [rules for name, rules in told.items() if name.startswith("healthy")]
     fooled = [rules for name, rules in told.items() if name.startswith("hacked")]
-    assert (len(sound), len(fooled)) == (10, 10)
-    assert [rules.keys() - TRUE_OF_SOUND_RUNS for rules in sound] == [set()] * 10
+    assert (len(sound), len(fooled)) == (12, 14), "two and four of them of stage ppo"
+    assert [rules.keys() - TRUE_OF_SOUND_RUNS for rules in sound] == [set()] * 12
     assert all(fooled)
+    assert {"rewards_apart", "kl_budget"} <= told["hacked-ppo-at-odds"].keys()
+    assert "groups_without_spread" in told["hacked-ppo-constant"], "all answers of a step are rewarded alike"
     assert "kl_budget" in told["hacked-far-away"] and "reward_above_reference" in told["hacked-repeats"]
