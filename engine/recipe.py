@@ -144,7 +144,7 @@ def _lead(
     end = RunEnd(profile.checkpoint, state, control, events, checkpoints, result)
     _obey_requests(run, profile, data, parts, state, control, events, evaluator, generator, answerer, checkpoints)
     with end, answerer, rollouts_before_steps(
-        run, profile, data, parts, state, generator, passes.source, disk_wait, control, events
+        run, profile, data, parts, state, generator, evaluator, passes.source, disk_wait, control, events
     ) as before_step:  # fmt: skip
         try:
             if evaluator is None or not evaluation_is_due(profile.eval, data.plan, state):

@@ -1,6 +1,7 @@
 """What is measured of a model beside its loss: names are those of transformers and TRL."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 TOKENS = ("sft", "pretrain")
 PAIRS = ("dpo", "orpo", "simpo", "cpo")
@@ -52,7 +53,7 @@ MEASURES = {
     "rewards/rejected": Measure("rejected reward", "reject", None, (*REWARDED, "kto")),
     "logps/chosen": Measure("chosen log-prob", "logp ch", True, (*PAIRS, "kto")),
     "logps/rejected": Measure("rejected log-prob", "logp rej", None, (*PAIRS, "kto")),
-    "reward": Measure("reward", "reward", None, SAMPLED),
+    "reward": Measure("reward", "reward", True, SAMPLED),
     "reference_reward": Measure("reward of the rows' answers", "reference", None, SAMPLED),
     "reward_std": Measure("spread of rewards in a group", "spread", None, ("grpo",)),
     "frac_reward_zero_std": Measure("groups without spread", "no spread", None, ("grpo",)),
@@ -78,3 +79,20 @@ MEASURES = {
     **TEXT_MEASURES,
 }
 """By name, in the order in which they are shown."""
+
+
+class Evaluated(Protocol):
+    """What an evaluation has measured."""
+
+    @property
+    def loss(self) -> float | None: ...
+
+    @property
+    def extras(self) -> Mapping[str, float | None]: ...
+
+
+def leading_measure(evaluation: Evaluated) -> tuple[str, float | None]:
+    """The name and the value of what an evaluation is told by: its loss, or the mean reward where it has that."""
+    if evaluation.loss is None and "reward" in evaluation.extras:
+        return "reward", evaluation.extras["reward"]
+    return "loss", evaluation.loss

@@ -111,6 +111,7 @@ def _front(facts: CardFacts) -> str:
 def _rows(facts: CardFacts) -> list[tuple[str, str]]:
     profile, start = facts.profile, facts.start
     made_into = " as trained" if facts.certificate else ""  # nobody has evaluated what was made of it
+    losses = f"{_figure(facts.loss_before)} at step 0, {_figure(facts.loss)} here"
     rows = [
         ("base model", _describe_base(profile)),
         ("stage, method", f"{profile.run.stage}, {profile.adapter.method}"),
@@ -118,7 +119,7 @@ def _rows(facts: CardFacts) -> list[tuple[str, str]]:
         *([("value head", VALUE_HEAD_KEPT)] if profile.run.stage == "ppo" else []),
         *([("base stored in", _describe_bits(profile.adapter))] if profile.adapter.is_quantised else []),
         ("weights", facts.weights),
-        (f"evaluation loss{made_into}", f"{_figure(facts.loss_before)} at step 0, {_figure(facts.loss)} here"),
+        *([] if "reward" in facts.measures else [(f"evaluation loss{made_into}", losses)]),
         *((MEASURES[name].short, _figure(facts.measures[name])) for name in OF_EVALUATIONS if name in facts.measures),
         ("learning rate", f"{profile.train.learning_rate:g}, {profile.train.lr_scheduler_type}"),
         ("effective batch", f"{profile.effective_batch if start is None else start.effective_batch}"),

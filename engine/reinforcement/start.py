@@ -7,6 +7,7 @@ from ftui.profile.schema import Profile
 from ftui.runs.run_folder import Run
 
 from ..distributed.process_group import ProcessGroup
+from ..evaluation.answer_rewards import RewardMeasures
 from ..models.model_parts import ModelParts
 from ..planning.mixing import reuse_of
 from ..rewards.run_rewards import open_run_rewards
@@ -15,6 +16,7 @@ from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
 from ..system.train_state import TrainState
+from ..training.evaluate import Evaluator
 from ..training.generate import TextGenerator
 from ..training.prefetch import Prefetcher, StepSource
 from ..training.prepare import TrainingData
@@ -47,12 +49,14 @@ def rollouts_before_steps(
     parts: ModelParts,
     state: TrainState,
     generator: TextGenerator,
+    evaluator: Evaluator | None,
     source: StepSource,
     disk_wait: DiskWait,
     control: Control,
     events: EventWriter,
 ) -> Iterator[Callable[[int], None]]:
-    """A block with what is to be called before each step: in other stages it does nothing.
+    """A block with what is to be called before each step: in other stages it does nothing. In it `evaluator` measures
+    rewards.
 
     Raises:
         RewardError, ModelError: a reward function or a reward model cannot be loaded.
@@ -74,6 +78,8 @@ def rollouts_before_steps(
     with open_run_rewards(run, profile.rewards, events.warn, scorers, look_around) as judge:
         scoring = AnswerScoring(judge, control, events)
         source.reference_reward = measure_references(profile, data, scoring)
+        if evaluator is not None:
+            evaluator.answers = RewardMeasures(run, profile, data, generator, scoring, events)
         maker = RolloutMaker(
             run, profile, data, parts, state, generation, scoring, measured, source, control, events, disk_wait,
             learning,

@@ -94,7 +94,9 @@ def _shares_prompts(made: MetaModel, profile: Profile) -> bool:
 
 def _eval_batch(profile: Profile) -> int:
     held_out = (profile.data.eval, profile.data.eval_fraction, profile.data.eval_num_rows)
-    return profile.eval.per_device_eval_batch_size if any(rows is not None for rows in held_out) else 0
+    if profile.samples_answers or all(rows is None for rows in held_out):
+        return 0
+    return profile.eval.per_device_eval_batch_size
 
 
 def _on_card(trace: Trace, elsewhere: Elsewhere, profile: Profile, card: Card, doubts: tuple[str, ...]) -> Memory:

@@ -2,8 +2,10 @@
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,7 +18,6 @@ from ftui.runs.events import EvaluationDone
 from ftui.runs.health.exact_rules import TOKEN_STAGES
 
 from ..distributed.sharded_base import alone, within_shared_memory
-from ..evaluation.generated_answers import AnswerMeasures
 from ..health.watch import HealthWatch
 from ..models.model_parts import ModelParts
 from ..models.performance import uncompiled
@@ -38,6 +39,14 @@ MANY_NATS = 3.0
 """Of a whole answer: e to the power of it is 20 times less likely."""
 
 
+class MeasuresAnswers(Protocol):
+    """Has the model answer evaluation rows."""
+
+    def measure(self, step: int) -> Mapping[str, float | None]:
+        """Measures of the answers by name; none where they could not be measured."""
+        ...
+
+
 @dataclass(eq=False)
 class Evaluator:
     """Evaluates the model on the rows held out; there must be some."""
@@ -48,7 +57,8 @@ class Evaluator:
     state: TrainState
     control: Control
     events: EventWriter
-    answers: AnswerMeasures | None = None
+    answers: MeasuresAnswers | None = None
+    """What the model answers to the rows; in stages that learn from rewards nothing else is measured."""
     watch: HealthWatch | None = None
 
     def evaluate(self, *, requested: bool = False) -> EvaluationDone:
@@ -69,8 +79,8 @@ class Evaluator:
             if self.answers is not None:
                 extras |= self.answers.measure(state.step)
         if not requested:
-            is_best = note_evaluation(state, loss, extras, self.profile.eval)
-            section = self.profile.eval
+            section = self.profile.resolved_eval
+            is_best = note_evaluation(state, loss, extras, section)
             value = section.value_of(loss, extras)
             plateau.note_metric(state, self.profile.train, value, greater_counts=section.greater_counts)
             self._explain_fall(extras)
@@ -110,8 +120,10 @@ class Evaluator:
         """Loss, metrics and number of target tokens, and in `row_losses` the loss of each target; a batch that does not
         fit into memory is taken again in halves.
 
-        Without a loss where not even one row fits.
+        Without a loss where not even one row fits, and where answers are sampled: it would say nothing.
         """
+        if self.profile.samples_answers:
+            return None, {}, 0
         rows, size = self.data.evaluation, self.profile.eval.per_device_eval_batch_size
         assert rows is not None, "an evaluator is made only where there are rows"
         order, start = rows.longest_first, 0
@@ -246,6 +258,7 @@ def note_evaluation(
     One that could not be measured (`None`) costs no patience: a loss of NaN does.
     """
     finite = loss is not None and math.isfinite(loss)
+    is_sound = finite or (loss is None and "reward" in extras)
     state.evaluated_step = state.step
     state.last_loss = loss if finite else None
     state.last_is_finite = loss is None or finite
@@ -257,7 +270,7 @@ def note_evaluation(
         return False
     before = state.best_loss if section.metric_for_best_model == "loss" else state.best_metric
     gain = math.inf if before is None else value - before if section.greater_counts else before - value
-    best = finite and gain > 0
+    best = is_sound and gain > 0
     state.bad_evaluations = 0 if best and gain > section.early_stopping_threshold else state.bad_evaluations + 1
     if best:
         state.best_loss, state.best_metric, state.best_step = loss, value, state.step

@@ -82,7 +82,7 @@ def evaluate_longest(profile: Profile, data: TrainingData, parts: ModelParts) ->
         GpuMemoryError, HostMemoryError: it does not fit.
     """
     rows, size = data.evaluation, profile.eval.per_device_eval_batch_size
-    if rows is None:
+    if rows is None or profile.samples_answers:  # then answers are given, as for a rollout
         return 0
     longest = [(int(number),) for number in rows.longest_first[:size]]
     parts.model.eval()

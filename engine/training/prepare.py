@@ -39,6 +39,8 @@ class TrainingData(StartingPoint):
     shares: tuple[SourceShare, ...]
     warnings: tuple[str, ...]
     sources: tuple[ResolvedSource, ...] = ()
+    eval_sources: tuple[ResolvedSource, ...] = ()
+    """Of `evaluation`: where its rows are set aside, those of the others."""
 
     @property
     def lengths(self) -> np.ndarray:
@@ -110,6 +112,7 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Tra
     return TrainingData(
         rows.folder, rows.commit, rows.adapter, rows.new_token_ids, rows.tokenizer, rows.encoder, rows.train,
         rows.evaluation, plan, shares, texts, tuple(rows.sources),
+        tuple(rows.eval_sources or rows.sources),
     )  # fmt: skip
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from ftui.errors import DiskError
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in
+from ftui.runs.describe import evaluation_words
 from ftui.runs.pins import read_pins, undeletable, write_pins
 from ftui.runs.requests import AnswerChat, AnyRequest, Delete, Evaluate, GenerateSamples, Pin, Save, Set, Unpin
 from ftui.runs.run_folder import Run
-from ftui.units import quantity
 
 from ..checkpoints.checkpoint import CheckpointManager
 from ..generation.answer_requests import AnswerRefusedError, RequestAnswerer
@@ -94,7 +94,7 @@ class RequestHandler:
         rng = RngState.capture(self.parts.device)
         evaluation = self.evaluator.evaluate(requested=True)
         rng.restore(self.parts.device)
-        self.inbox.answer(request, f"loss {quantity(evaluation.loss)}")
+        self.inbox.answer(request, evaluation_words(evaluation))
 
     def _sample(self, request: GenerateSamples) -> None:
         if self.generator.profile.gives_scores:

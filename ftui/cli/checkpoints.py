@@ -92,5 +92,7 @@ def row(entry: CheckpointEntry) -> tuple[str, ...]:
     """A checkpoint in the table: what is wrong with it stands last, in full."""
     step = f" (step {entry.step})" if entry.place == "final" and entry.step is not None else ""
     loss = units.quantity(entry.eval_loss) if entry.eval_finite else "not finite"
+    if "reward" in entry.eval_measures:
+        loss = f"reward {units.figure(entry.eval_measures['reward'])}"
     state = describe_entry(entry) + ", pinned" * entry.pinned
     return shown(entry.name), shown(", ".join(entry.kinds) + step), loss, units.size(entry.size), shown(state)

@@ -11,7 +11,7 @@ import msgspec
 from ftui import units
 from ftui.cli.terminal import table
 from ftui.errors import UsageError
-from ftui.measures import MEASURES
+from ftui.measures import MEASURES, leading_measure
 from ftui.runs import describe
 from ftui.runs.records.spending import basis_words, meter_words
 from ftui.runs.run_folder import Run, all_runs, find_run
@@ -222,7 +222,7 @@ def _ending(status: Status) -> Iterator[tuple[str, str]]:
 def _eval_loss(state: RunState) -> str:
     """The newest evaluation, then the first and the best one."""
     figure, last = describe.loss_figures(state)[1], state.last_evaluation
-    if last is None:
+    if last is None or leading_measure(last)[0] != "loss":
         return figure
     texts = [f"{figure} (step {last.step}{', extra' if last.requested else ''})"]
     for word, evaluation in (("first", state.first_evaluation), ("best", state.best_evaluation)):

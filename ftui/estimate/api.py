@@ -16,6 +16,7 @@ from ftui.estimate.guess_rows import guess_rows
 from ftui.estimate.measurements import ProbeRecord, correct_memory, find_probe, seconds_by
 from ftui.estimate.placement.scoring_model import add_scoring_model, scoring_bytes
 from ftui.estimate.result import FIT, Duration, Estimate, MeasuredFirst, Measuring, Memory, usable, verdict
+from ftui.estimate.rollouts.evaluated_answers import answered_rows
 from ftui.estimate.rollouts.rollout_cost import (
     count_rollouts,
     kept_bytes,
@@ -23,7 +24,7 @@ from ftui.estimate.rollouts.rollout_cost import (
     rollout_seconds,
     rollout_words,
 )
-from ftui.estimate.setup import AnsweredRows, Parallel, TrainingSetup, build_setup
+from ftui.estimate.setup import Parallel, TrainingSetup, build_setup
 from ftui.estimate.states import FP32
 from ftui.estimate.timing import num_checkpoints, num_evaluations
 from ftui.hardware.detect import MachineRoom
@@ -136,20 +137,9 @@ def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> TrainingS
         host_memory=None if known.machine is None else known.machine.memory,
         micro_batch=min(setup.micro_batch, counts.num_sequences or setup.micro_batch),  # there are no more rows
         eval_batch=min(setup.eval_batch, counts.num_eval_rows or setup.eval_batch),
-        answered=_answered_rows(profile, setup, counts),
+        answered=answered_rows(profile, setup, counts),
         scoring=scoring_bytes(profile.rewards, setup.compute, _shape_of),
     )
-
-
-def _answered_rows(profile: Profile, setup: TrainingSetup, counts: RowCounts) -> AnsweredRows | None:
-    """What evaluations answer. Of rows that are not known, prompts and answers are taken to be as long as rows are."""
-    section = profile.eval
-    if not (section.generate and setup.evaluates):
-        return None
-    limits = [number for number in (section.generate_samples, counts.num_eval_rows) if number]
-    num_rows = counts.num_answered or min(limits, default=setup.eval_batch)
-    longest = counts.longest_answer or section.generate_max_new_tokens or setup.length
-    return AnsweredRows(num_rows, counts.longest_prompt or setup.length, longest)
 
 
 def memory_of(setup: TrainingSetup, known: Known = NOTHING) -> Memory:
@@ -234,6 +224,8 @@ def _measured_first(profile: Profile, counts: RowCounts, num_steps: int) -> tupl
 
 def _held_out_tokens(profile: Profile, counts: RowCounts) -> float:
     """Of an evaluation. Held-out rows, and answers on other rows' prompts, are taken to be as long as the others."""
+    if profile.samples_answers:  # nothing but answers
+        return 0.0
     twice = 2 if profile.preference.needs_divergence(profile.run.stage) else 1
     return twice * (counts.num_eval_rows or 0) * (counts.num_train_tokens or 0) / (counts.num_train_rows or 1)
 

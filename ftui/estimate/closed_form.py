@@ -73,7 +73,7 @@ def phase_peaks(setup: TrainingSetup) -> tuple[int, int]:
 def _with_evaluation(setup: TrainingSetup, stages: list[MemoryPoint]) -> int:
     """Bytes reserved when a wider batch is evaluated: blocks of a training step are too small for its tensors, and are
     kept beside them while the card has room (`low` is without them)."""
-    if not setup.evaluates or setup.eval_batch <= setup.micro_batch:
+    if not setup.evaluates_loss or setup.eval_batch <= setup.micro_batch:
         return 0
     lasting = stages[-1].lasting
     return max(stage.total for stage in stages[:-1]) + stages[-1].total - lasting

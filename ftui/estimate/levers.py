@@ -120,7 +120,7 @@ def _attention(setup: TrainingSetup) -> list[Lever]:
 
 
 def _eval_batch(setup: TrainingSetup) -> list[Lever]:
-    if not setup.evaluates or setup.eval_batch <= setup.micro_batch:
+    if not setup.evaluates_loss or setup.eval_batch <= setup.micro_batch:
         return []
     why = f"evaluation in batches of {setup.micro_batch}, as in training"
     return [Lever({"eval_batch": setup.micro_batch}, {EVAL_BATCH: setup.micro_batch}, why)]

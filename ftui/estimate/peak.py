@@ -115,7 +115,7 @@ class _WidePoints:
             points.append(self._answers("evaluation", rows.prompt_tokens, rows.new_tokens, self.setup.answers_at_once))
         if (sampled := self.setup.sampled) is not None:
             points.append(self._answers("generation", sampled.prompt_tokens, sampled.new_tokens, sampled.at_once))
-        return [*points, self._evaluation()] if self.setup.evaluates else points
+        return [*points, self._evaluation()] if self.setup.evaluates_loss else points
 
     def _point(self, phase: Phase, work: Mapping[str, float] = MappingProxyType({}), **more: float) -> MemoryPoint:
         parts = {name: round(value) for name, value in self.static.items()}

@@ -131,6 +131,11 @@ class TrainingSetup:
     """Of how many first layers activations are forgotten, if not of all of them."""
 
     @property
+    def evaluates_loss(self) -> bool:
+        """Whether evaluations measure a loss: of stages that learn from rewards they answer prompts."""
+        return self.evaluates and self.sampled is None
+
+    @property
     def answers_at_once(self) -> int:
         """Of how many rows the answers are in the making together."""
         return self.eval_batch if self.answered is None else min(self.eval_batch, self.answered.num_rows)

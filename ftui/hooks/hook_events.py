@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ftui.measures import leading_measure
 from ftui.runs.events import AnyRecord, CheckpointSaved, EvaluationDone, RunStarted
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
@@ -32,8 +33,9 @@ def event_of(run: Run, record: AnyRecord) -> HookEvent | None:
             folder = {"FTUI_CHECKPOINT": str(run.folder / record.path)}
             return HookEvent("checkpoint", record.attempt, record.step, folder)
         case EvaluationDone():
-            loss = {} if record.loss is None else {"FTUI_EVAL_LOSS": repr(record.loss)}
-            return HookEvent("evaluated", record.attempt, record.step, loss)
+            name, value = leading_measure(record)
+            figure = {} if value is None else {f"FTUI_EVAL_{name.upper()}": repr(value)}
+            return HookEvent("evaluated", record.attempt, record.step, figure)
     return None
 
 

@@ -39,8 +39,8 @@ def notice_of(name: str, record: AnyRecord, state: RunState) -> Notice | None:
         case CheckpointSaved():
             return Notice("checkpoint", f"{name}: checkpoint at step {record.step}", units.size(record.num_bytes))
         case EvaluationDone(best=True):
-            loss = f"evaluation loss {describe.format_value(record.loss, 'loss', record.non_finite)}"
-            return Notice("evaluation_best", f"{name}: best evaluation so far", f"{loss} at step {record.step}")
+            figure = f"evaluation {describe.evaluation_words(record)}"
+            return Notice("evaluation_best", f"{name}: best evaluation so far", f"{figure} at step {record.step}")
         case PhaseChanged(phase="held"):
             return Notice("paused", f"{name} is paused", _join(place, shown(record.detail)), "warning")
         case HealthAlarm(level=level):

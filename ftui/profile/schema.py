@@ -188,6 +188,14 @@ class Profile(Section):
         return self.ppo if self.run.stage == "ppo" else self.grpo
 
     @property
+    def resolved_eval(self) -> EvalSection:
+        """`[eval]` with the metric that the best model is chosen by. The loss of stages that learn from rewards says
+        nothing: it stands for the reward there."""
+        if self.samples_answers and self.eval.metric_for_best_model == "loss":
+            return self.eval.model_copy(update={"metric_for_best_model": "reward"})
+        return self.eval
+
+    @property
     def draws_prompts(self) -> bool:
         """Whether a run takes as many prompts for its steps as it needs."""
         return self.run.stage == "grpo" and self.grpo.dynamic_sample

@@ -6,7 +6,7 @@ import msgspec
 
 from ftui import units
 from ftui.errors import UsageError
-from ftui.measures import MEASURES
+from ftui.measures import MEASURES, leading_measure
 from ftui.reports.measured_evaluations import shared_evaluations
 from ftui.reports.run_curves import AXES, AXIS_WORDS, Axis, RunCurves
 from ftui.reports.run_record import RunRecord
@@ -155,7 +155,9 @@ def best_evaluation(record: RunRecord) -> EvaluationDone | None:
 
 
 def _at_step(evaluation: EvaluationDone | None) -> str:
-    return units.MISSING if evaluation is None else f"{units.quantity(evaluation.loss)} @ {evaluation.step}"
+    return (
+        units.MISSING if evaluation is None else f"{units.quantity(leading_measure(evaluation)[1])} @ {evaluation.step}"
+    )
 
 
 def _evaluations(records: Sequence[RunRecord]) -> list[ComparedLine]:

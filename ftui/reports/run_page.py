@@ -147,7 +147,7 @@ def _facts(record: RunRecord) -> Iterator[Fact]:
     yield "train loss", describe.loss_figures(state)[0]
     yield "eval loss", describe.loss_figures(state)[1]
     if (best := best_evaluation(record)) is not None:
-        yield "best evaluation", f"{units.quantity(best.loss)} at step {best.step:,}"
+        yield "best evaluation", f"{describe.evaluation_words(best).removeprefix('loss ')} at step {best.step:,}"
     yield "tokens/s", units.count(state.tokens_per_second)
     yield "memory", units.size(state.memory)
     if opened is not None:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ftui.errors import UsageError
+from ftui.measures import leading_measure
 from ftui.runs.checkpoint_folders import NOT_FINITE, checkpoints_in
 from ftui.runs.events import (
     AnyRecord,
@@ -80,6 +81,7 @@ class StoredEvaluation(msgspec.Struct, frozen=True):
     epoch: float | None = None
     evaluated_step: int = -1
     last_loss: float | None = None
+    last_is_finite: bool = True
     best_step: int | None = None
 
 
@@ -189,7 +191,7 @@ class CheckpointIndex:
             is_own = own.evaluated_step == step
             return replace(
                 entry, tags=["inherited"], eval_loss=own.last_loss if is_own else None,
-                eval_finite=not is_own or own.last_loss is not None,
+                eval_finite=not is_own or own.last_is_finite,
             )  # fmt: skip
         key = manifest.token, step
         evaluation = self._history.losses.get(step)
@@ -204,7 +206,7 @@ class CheckpointIndex:
             else replace(
                 entry,
                 eval_loss=evaluation.loss,
-                eval_finite=evaluation.loss is not None,
+                eval_finite=leading_measure(evaluation) != ("loss", None),
                 eval_measures=evaluation.extras,
             )
         )

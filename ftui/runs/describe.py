@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping
 
 from ftui import units
-from ftui.measures import MEASURES
+from ftui.measures import MEASURES, leading_measure
+from ftui.runs.events import EvaluationDone
 from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.state import (
+    Evaluation,
     RunState,
     disk_trouble,
     eta_seconds,
@@ -32,6 +34,15 @@ OF_EVALUATIONS = ("mean_token_accuracy", "perplexity", *BESIDE_LOSS, "exact_matc
 def write_measures(extras: Mapping[str, float | None], names: Iterable[str]) -> list[str]:
     """`accuracy 0.94`, `margin 1.20`: those of the measures that there are."""
     return [f"{MEASURES[name].short} {units.figure(extras[name])}" for name in names if name in extras]
+
+
+def evaluation_words(evaluation: Evaluation | EvaluationDone) -> str:
+    """`loss 1.23`, or `reward 0.41` of one that has rewards; a loss that is none was not finite."""
+    name, value = leading_measure(evaluation)
+    if name != "loss":
+        return f"{MEASURES[name].short} {units.figure(value)}"
+    not_finite = evaluation.non_finite if isinstance(evaluation, EvaluationDone) else ["loss"]
+    return f"loss {format_value(value, 'loss', not_finite)}"
 
 
 BETWEEN_STEPS = ("generating", "scoring", "evaluating", "saving", "held")
@@ -108,7 +119,7 @@ def history(state: RunState) -> str:
     if state.attempt > 1:
         parts.append(f"attempt {state.attempt}")
     if (last := state.last_evaluation) is not None:
-        parts.append(f"evaluation loss {units.quantity(last.loss)} at step {last.step}")
+        parts.append(f"evaluation {evaluation_words(last)} at step {last.step}")
     if (checkpoint := state.newest_checkpoint) is not None:
         parts.append(f"checkpoint at step {checkpoint.step}")
     return " · ".join(parts)

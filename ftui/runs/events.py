@@ -135,6 +135,11 @@ class EvaluationDone(Record, frozen=True, tag="evaluation_done"):
     extras: dict[str, float | None] = {}
     non_finite: list[str] = []
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether it has what it is told by (`ftui.measures.leading_measure`), finite or not."""
+        return self.loss is not None or bool(self.non_finite) or "reward" in self.extras
+
 
 class CheckpointSaved(Record, frozen=True, tag="checkpoint_saved"):
     """The checkpoint of `step` is complete at `path`, below the run's folder; it has yet to be read back."""

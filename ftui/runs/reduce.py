@@ -280,7 +280,7 @@ def _with_history(state: RunState, record: EvaluationDone | Sampled) -> RunState
 
 def _with_evaluation(state: RunState, record: EvaluationDone) -> RunState:
     """An extra one counts as the last, but is neither the first nor the best, nor does it replace a planned one."""
-    if record.loss is None and not record.non_finite:
+    if not record.is_measured:
         return state  # it did not fit into memory
     evaluation = Evaluation(record.step, record.loss, record.requested, record.extras)
     last = state.last_evaluation

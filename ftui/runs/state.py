@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from ftui.errors import STOPPED, DiskError, DiskFullError
+from ftui.measures import leading_measure
 from ftui.runs.events import RankSeconds
 from ftui.runs.records.machine_stop import MachineStop
 from ftui.runs.records.record import Phase, Reproducibility
@@ -24,6 +25,11 @@ class Evaluation(msgspec.Struct, frozen=True):
     loss: float | None
     requested: bool = False
     extras: dict[str, float | None] = {}
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether its loss was not finite."""
+        return leading_measure(self) == ("loss", None)
 
 
 class SavedCheckpoint(msgspec.Struct, frozen=True):
@@ -238,7 +244,7 @@ class Losses(msgspec.Struct, frozen=True):
 def read_losses(state: RunState) -> Losses:
     """The losses of a run as they are shown, whether it is running or has ended."""
     last = state.last_evaluation
-    not_finite = {"train": "loss" in state.non_finite, "eval": last is not None and last.loss is None}
+    not_finite = {"train": "loss" in state.non_finite, "eval": last is not None and last.is_bad}
     names = [name for name, bad in not_finite.items() if bad]
     return Losses(state.loss, last.loss if last else None, last.step if last else None, names)
 

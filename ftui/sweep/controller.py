@@ -58,7 +58,7 @@ class Controller:
         self._files = files
         self.plan = files.read_plan()
         self.profile = read_profile(files)
-        self.ladder = ladder_of(self.plan, greater_is_better=self.profile.eval.greater_counts)
+        self.ladder = ladder_of(self.plan, greater_is_better=self.profile.resolved_eval.greater_counts)
         state = files.read()
         settings = settings_of(self.plan.run, state.executor)
         self._executor = make_executor(files, settings, state.visible)

@@ -129,7 +129,7 @@ def find_outcome(plan: SweepPlan, profile: Profile, trial: Trial, run: Run, *, i
         reached = next((one for one in reversed(state.evaluations) if one.step == (step or state.step)), None)
         is_there = state.phase == "finished" or (state.phase == "parked" and step is not None)
         if reached is not None and is_there:
-            value = profile.eval.value_of(reached.loss, reached.extras)
+            value = profile.resolved_eval.value_of(reached.loss, reached.extras)
             return Outcome(reached.step, value, seconds)
         if (why := _why_ended(state)) is not None:
             return Outcome(state.step, None, seconds, why)

@@ -83,6 +83,8 @@ def _texts(entry: CheckpointEntry, now: float) -> dict[str, str]:
     """What stands in each column, where there is room for it."""
     step = "-" if entry.step is None else f"{entry.step:,}" if entry.step < 10_000_000 else f"{entry.step}"
     figure = loss(entry.eval_loss, finite=entry.eval_finite)
+    if "reward" in entry.eval_measures:
+        figure = f"reward {units.figure(entry.eval_measures['reward'])}"
     return {
         "step": step, "kind": ", ".join(entry.kinds) or "-", "eval loss": figure,
         "size": units.size(entry.size) if entry.size is not None else "-", "age": clock(_age(entry, now)),

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ftui import units
+from ftui.measures import leading_measure
 from ftui.runs import describe
 from ftui.runs.records import result_lines
 from ftui.runs.records.spending import basis_words, meter_words
@@ -137,8 +138,11 @@ def details(frame: Frame, row: RunRow | None, now: float) -> list[Line]:
     if state.attempt > 1:
         facts.append(f"attempt {state.attempt}")
     if (evaluation := state.best_evaluation) is not None:
-        measures = describe.write_measures(evaluation.extras, describe.OF_EVALUATIONS)
-        facts.append(", ".join([f"best evaluation {loss(evaluation.loss)}", *measures, f"step {evaluation.step:,}"]))
+        name, value = leading_measure(evaluation)
+        told = loss(value) if name == "loss" else describe.evaluation_words(evaluation)
+        others = [one for one in describe.OF_EVALUATIONS if one != name]
+        measures = describe.write_measures(evaluation.extras, others)
+        facts.append(", ".join([f"best evaluation {told}", *measures, f"step {evaluation.step:,}"]))
     if (checkpoint := state.newest_checkpoint) is not None:
         facts.append(Path(checkpoint.path).name)
     if cost := meter_words(state.spending, spent_so_far(row.status)):

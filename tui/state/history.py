@@ -10,6 +10,7 @@ from collections import deque
 import msgspec
 
 from ftui.errors import FINISHED, PARKED, STOPPED, DiskError
+from ftui.measures import leading_measure
 from ftui.runs.events import (
     AnyRecord,
     CheckpointRejected,
@@ -79,6 +80,11 @@ class EvaluationMark(msgspec.Struct, frozen=True):
     is_best: bool
     extras: dict[str, float | None] = {}
 
+    @property
+    def is_bad(self) -> bool:
+        """Whether its loss was not finite."""
+        return leading_measure(self) == ("loss", None)
+
     def value(self, measure: str) -> float | None:
         """Its loss, or another measure."""
         return self.loss if measure == "loss" else self.extras.get(measure)
@@ -119,7 +125,7 @@ class History:
         match record:
             case RunStarted():
                 self._begin(record)
-            case EvaluationDone() if record.loss is not None or record.non_finite:
+            case EvaluationDone() if record.is_measured:
                 self._mark(record)
                 if len(self.evaluations) > MARKS_KEPT:
                     best = self.best

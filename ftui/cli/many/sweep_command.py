@@ -103,8 +103,8 @@ def describe(candidate: SweepCandidate) -> list[str]:
     lines = [f"{plan.name}: {len(plan.space)} keys by {plan.sampler}, {plan.trials} trials of {plan.profile}"]
     lines += [f"  {one.key} = {_space_words(one)}" for one in plan.space]
     lines += [f"  {key} = {rule}" for key, rule in plan.derived.items()]
-    metric = candidate.profile.eval.metric_for_best_model
-    best = "greatest" if candidate.profile.eval.greater_counts else "least"
+    metric = candidate.profile.resolved_eval.metric_for_best_model
+    best = "greatest" if candidate.profile.resolved_eval.greater_counts else "least"
     lines.append(f"compared by eval {metric}, the {best} is best; {_rung_words(plan)}")
     lines += [f"warning: {warning}" for warning in candidate.warnings]
     memory = candidate.estimate.memory

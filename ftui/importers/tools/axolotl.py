@@ -205,11 +205,9 @@ def _length(draft: ProfileDraft, leaf: Leaf) -> None:
 
 def _of_grpo() -> dict[str, Rule]:
     """Keys that mean something else in stage grpo."""
-    tests = [name for name in axolotl_data.RULES if name.startswith("test_datasets[]")]
     own = {
         "sequence_len": _length,
         "lora_dropout": grpo_keys.lora_dropout,
-        **each(grpo_keys.not_evaluated, " ".join(["val_set_size", "eval_strategy", *tests])),
         **drops("prompts that are too long are left out here", "excess_length_strategy"),
         **drops("answers are trained on, as there", "train_on_inputs"),
     }
@@ -339,6 +337,7 @@ def _suppose(draft: ProfileDraft) -> None:
                     warmup_steps=0.03, precision="auto")  # fmt: skip
     if stage == "grpo":
         axolotl_preference.GRPO.settle_batch(draft)
+        axolotl_preference.GRPO.suppose_evaluation(draft)
 
 
 def _recognizes(document: Document) -> bool:

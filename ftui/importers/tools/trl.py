@@ -58,7 +58,7 @@ def _rows(draft: ProfileDraft) -> tuple[Any, Any]:
     train, test = as_text(draft.raw("dataset_train_split")), as_text(draft.raw("dataset_test_split"))
     sources = list_sources([path], subset=subset, split="" if train == "train" else train)
     times = {word_or(draft.raw(name), "no") for name in ("eval_strategy", "evaluation_strategy")}
-    evaluates = bool(times & {"steps", "epoch"}) and not trl_preference.is_grpo(draft)
+    evaluates = bool(times & {"steps", "epoch"})
     tests = list_sources([path], subset=subset, split=test or "test") if evaluates else None
     return path if sources == [path] else sources, tests
 
@@ -100,7 +100,6 @@ _SYSTEM = "write it into the rows: a prompt may be turns, the first of the syste
 OF_GRPO: dict[str, Rule] = {
     "lora_dropout": grpo_keys.lora_dropout,
     "dataset_prompt_column": _prompt_column,
-    **each(grpo_keys.not_evaluated, "dataset_test_split test_split_size eval_strategy evaluation_strategy"),
     **drops(_SYSTEM, "system_prompt", matters=True),
 }
 
@@ -169,6 +168,7 @@ def _suppose(draft: ProfileDraft) -> None:
     )
     if stage == "grpo":
         _GRPO.settle_batch(draft)
+        _GRPO.suppose_evaluation(draft)
 
 
 def _recognizes(document: Document) -> bool:

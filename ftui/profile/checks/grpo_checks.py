@@ -77,14 +77,19 @@ def _sampled_again(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction("grpo.max_resample_times grpo.dynamic_sample", why, "Set dynamic_sample = true.")
 
 
+def _evaluated(values: KnownValues) -> Iterator[ProfileFault]:
+    stage = values("run.stage")
+    if stage not in POLICY_STAGES or values(f"{stage}.num_generations_eval") is None:
+        return
+    if not any(values(dotted) is not None for dotted in EVAL_ROWS):
+        why = "num_generations_eval is for evaluations, and there are no rows for them"
+        yield contradiction(f"{stage}.num_generations_eval data.eval", why, "Set data.eval, or leave it out.")
+
+
 def _what_is_not_sampled(values: KnownValues) -> Iterator[ProfileFault]:
     """Keys that say what is trained on of answers which are there before, or how it is measured."""
     if (stage := values("run.stage")) not in POLICY_STAGES:
         return
-    for key in EVAL_ROWS:
-        if values(key):
-            why = f"stage {stage} measures rewards on the prompts it trains on, and evaluates no others"
-            yield contradiction(f"{key} run.stage", why, f"Leave {key.partition('.')[2]} out.")
     unwanted = {
         "data.packing": "packs rows whose answers are not there yet",
         "train.label_smoothing_factor": "spreads a target token, and a reward is for the one that was sampled",
@@ -121,6 +126,6 @@ def _one_process(values: KnownValues) -> Iterator[ProfileFault]:
 
 
 CHECKS = (
-    _keys_of_the_stage, _whole_groups, _room_for_answers, _reference, _steered, _sampled_again, _what_is_not_sampled,
-    _acting, _one_process,
+    _keys_of_the_stage, _whole_groups, _room_for_answers, _reference, _steered, _sampled_again, _evaluated,
+    _what_is_not_sampled, _acting, _one_process,
 )  # fmt: skip

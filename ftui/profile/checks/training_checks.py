@@ -7,6 +7,7 @@ from ftui.profile.checks.known_values import EVAL_ROWS, KnownValues, contradicti
 from ftui.profile.origins import ProfileFault
 from ftui.profile.sections.optimizers import FROM_BITSANDBYTES
 from ftui.profile.sections.optimizers import TAKES as OPTIM_TAKES
+from ftui.profile.sections.sampled_stages import POLICY_STAGES
 from ftui.profile.sections.schedulers import HAVE_LOWEST, LR_END, PLATEAU, explicit_values
 from ftui.profile.sections.schedulers import TAKES as SCHEDULER_TAKES
 
@@ -147,7 +148,8 @@ def _best_needs_evaluations(values: KnownValues) -> Iterator[ProfileFault]:
 
 def _metric(values: KnownValues) -> Iterator[ProfileFault]:
     name, wish = values("eval.metric_for_best_model"), values("eval.greater_is_better")
-    measure = MEASURES[name]
+    samples = values.is_known("run.stage") and values("run.stage") in POLICY_STAGES
+    measure = MEASURES["reward" if name == "loss" and samples else name]
     if wish is not None and wish != measure.greater_is_better:
         why = f"metric_for_best_model = {name!r} is better when it is {'less' if wish else 'greater'}"
         yield contradiction("eval.greater_is_better eval.metric_for_best_model", why, "Leave greater_is_better out.")

@@ -30,18 +30,19 @@ class EvalSection(Section):
     metric_for_best_model: Literal[
         "loss", "mean_token_accuracy", "perplexity", "rewards/accuracies", "rewards/margins", "rewards/chosen",
         "logps/chosen", "nll_loss", "log_odds_ratio", "exact_match", "token_f1", "rouge_l", "chrf", "bleu",
-        "json_valid", "stopped",
+        "json_valid", "stopped", "reward",
     ] = weights("loss")  # fmt: skip
     """The measure on the evaluation rows by which the best model is chosen, and early stopping and
-    `reduce_lr_on_plateau` decide; also with `eval_` before it. Of `sft` and `pretrain`: the share of target tokens that
+    `reduce_lr_on_plateau` decide; also with `eval_` before it. `grpo` and `ppo` have `reward`, and `loss` is that
+    there. Of `sft` and `pretrain`: the share of target tokens that
     the model holds for the likeliest, or e to the power of the loss. Of stages on pairs: the share of pairs whose
     chosen answer has the greater reward; of these and `kto`: the mean difference of both rewards, the reward or the
     log-probability of the chosen answers. `nll_loss` (`orpo`, `cpo`) is the cross-entropy of the chosen answers,
     `log_odds_ratio` the other term of `orpo`. The others are of answers, and need `generate`: docs/after.md."""
 
     greater_is_better: bool | None = weights(None)
-    """Follows from the metric: false for `loss`, `nll_loss` and `perplexity`, true for the others. Any other value is
-    refused."""
+    """Follows from the metric: false for `loss` (true in `grpo` and `ppo`), `nll_loss` and `perplexity`, true for the
+    others. Any other value is refused."""
 
     early_stopping_patience: int | None = weights(None, ge=1)
     """End the run after this many evaluations in a row without a better value of metric_for_best_model."""

@@ -34,6 +34,9 @@ class SamplingSection(Section):
     max_num_seqs: int | None = weights(None, ge=1)
     """Most answers that are generated at once. Default: all of a rollout. Where memory runs out it is halved."""
 
+    num_generations_eval: int | None = weights(None, ge=1)
+    """Answers to each prompt of an evaluation, sampled as in training. Default: one, greedily."""
+
 
 class GrpoSection(SamplingSection):
     """`[grpo]`: groups of answers to each prompt, and the loss that makes the better ones likelier."""

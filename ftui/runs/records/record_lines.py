@@ -3,11 +3,13 @@
 import shlex
 
 from ftui import units
+from ftui.measures import leading_measure
 from ftui.runs.describe import (
     BESIDE_LOSS,
     OF_EVALUATIONS,
     count_rows,
     describe_rollout,
+    evaluation_words,
     format_value,
     place,
     write_measures,
@@ -68,8 +70,8 @@ def event_lines(record: AnyRecord) -> list[str]:
             return []  # another record says it
         case EvaluationDone():
             best = " (best so far)" if record.best else ""
-            loss = f"loss {format_value(record.loss, 'loss', record.non_finite)}"
-            figures = ", ".join([loss, *write_measures(record.extras, OF_EVALUATIONS)])
+            others = [name for name in OF_EVALUATIONS if name != leading_measure(record)[0]]
+            figures = ", ".join([evaluation_words(record), *write_measures(record.extras, others)])
             return [f"evaluation at step {record.step}: {figures}{best}"]
         case CheckpointSaved():
             size, seconds = units.size(record.num_bytes), units.duration(record.seconds)

@@ -33,9 +33,9 @@ def summary(run: Run, state: RunState, *, learning_rate: float, gives_scores: bo
         if state.final is None:
             return lines
     lines.append(f"  result      {shown(str(run.final))}")
-    if (loss := losses(state, learning_rate)) is not None:
-        lines.append(f"  evaluation  {loss}")
-        lines += [f"              {text}" for text in measures_before_and_after(state)]
+    loss, measures = losses(state, learning_rate), measures_before_and_after(state)
+    texts = [*([] if loss is None else [loss]), *measures]
+    lines += [f"  {'evaluation' if not number else '':<10}  {text}" for number, text in enumerate(texts)]
     lines += _samples(state)
     library, auto = LOADERS.get(state.method, LOADERS["full"])
     auto += "ForSequenceClassification" if gives_scores else "ForCausalLM"

@@ -50,7 +50,7 @@ class SweepView:
     @property
     def metric(self) -> str:
         """The measure by which trials are compared."""
-        return self.profile.eval.metric_for_best_model
+        return self.profile.resolved_eval.metric_for_best_model
 
     @property
     def best(self) -> ResultRow | None:
@@ -103,7 +103,7 @@ def view_sweep(files: SweepFiles) -> SweepView:
     from ftui.sweep.controller import ladder_of
 
     plan, state, profile = files.read_plan(), files.read(), resolve(files.profile).profile
-    ladder = ladder_of(plan, greater_is_better=profile.eval.greater_counts)
+    ladder = ladder_of(plan, greater_is_better=profile.resolved_eval.greater_counts)
     order = [stand.number for stand in best_trials(ladder, [trial.stand for trial in state.searched])]
     others = [trial.number for trial in state.trials if trial.number not in order]
     ranked = [_row(files, state.trials[number], rank) for rank, number in enumerate(order, 1)]
@@ -119,7 +119,10 @@ def leader_points(view: SweepView, row: ResultRow) -> list[tuple[int, float]]:
     run = view.files.run_of(row.trial.number)
     if not run.facts.exists():
         return []
-    found = ((one.step, view.profile.eval.value_of(one.loss, one.extras)) for one in read_status(run).state.evaluations)
+    found = (
+        (one.step, view.profile.resolved_eval.value_of(one.loss, one.extras))
+        for one in read_status(run).state.evaluations
+    )
     return [(step, value) for step, value in found if value is not None]
 
 

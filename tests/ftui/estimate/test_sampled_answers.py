@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from ftui.dataset.row_counts import RowCounts
 from ftui.estimate import closed_form, disk, timing
 from ftui.estimate.api import Known, estimate, setup_for, suggestions
 from ftui.estimate.measurements import PhaseMeasured, ProbeRecord, describe_setting, describe_subject
@@ -51,6 +52,22 @@ def test_what_dynamic_sampling_may_add_is_said_and_not_counted(tmp_path: Path) -
     )
     assert any("up to 4 times as many where groups have no spread: not counted" in note for note in drawn.notes)
     assert plain.duration == drawn.duration and not any("dynamic_sample" in note for note in plain.notes)
+
+
+def test_evaluations_by_reward_are_answers_and_no_loss(tmp_path: Path) -> None:
+    """Their time is that of generating so many answers; a batch for a loss takes no memory."""
+    plain, held_out = given(tmp_path), given(tmp_path, "data.eval_num_rows=24", "grpo.num_generations_eval=2")
+    counts = RowCounts(num_train_rows=76, num_eval_rows=24, num_sequences=76, steps_per_epoch=19, longest=2560)
+    setups = [setup_for(one, find_card("a100-80"), Known(counts=counts)) for one in (plain, held_out)]
+    assert all(isinstance(one, TrainingSetup) for one in setups)
+    (without, rows) = (one.answered for one in setups if isinstance(one, TrainingSetup))
+    assert without is None and rows is not None and (rows.num_rows, rows.new_tokens) == (48, 2048)
+    times = [
+        estimate(one, find_card("a100-80"), Known(counts=counts)).duration.total_seconds for one in (plain, held_out)
+    ]
+    assert times[0] is not None and times[1] is not None and times[1] > times[0]
+    phases = [point.phase for point in memory_points(setups[1])] if isinstance(setups[1], TrainingSetup) else []
+    assert phases.count("evaluation") == 1, "of answers"
 
 
 def test_keys_and_values_are_the_peak_of_generating(tmp_path: Path) -> None:

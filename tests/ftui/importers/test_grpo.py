@@ -170,9 +170,15 @@ def test_full_fine_tuning_stays_what_it_is(tmp_path: Path) -> None:
     assert checked(made, tmp_path)["adapter"]["method"] == "full" and lost(made) == {"beta"}
 
 
-def test_nothing_is_evaluated(tmp_path: Path) -> None:
-    made = imported(f"{TRL}{JUDGED}eval_strategy: steps\ndataset_test_split: test\neval_steps: 10\n", tmp_path)
-    assert "eval" not in checked(made, tmp_path)["data"] and lost(made) == {"eval_strategy", "dataset_test_split"}
+def test_evaluations_answer_as_often_as_there(tmp_path: Path) -> None:
+    evaluated = f"{TRL}{JUDGED}eval_strategy: steps\ndataset_test_split: test\neval_steps: 10\n"
+    for more, number in (("", 8), ("num_generations_eval: 2\n", 2)):
+        made = imported(f"{evaluated}metric_for_best_model: eval_reward\n{more}", tmp_path)
+        values = checked(made, tmp_path)
+        assert not lost(made) and values["grpo"]["num_generations_eval"] == number and values["data"]["eval"]
+        assert values["eval"]["eval_steps"] == 10 and values["eval"]["metric_for_best_model"] == "reward"
+    made = imported(f"{TRL}{JUDGED}num_generations_eval: 2\n", tmp_path)
+    assert "num_generations_eval" not in checked(made, tmp_path).get("grpo", {}) and not lost(made)
 
 
 def test_a_function_that_makes_rows_is_told(tmp_path: Path) -> None:

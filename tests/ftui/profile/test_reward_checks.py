@@ -122,3 +122,14 @@ def test_tries_without_dynamic_sampling_are_refused() -> None:
         }
         values = KnownValues(sections, wished={("grpo", "max_resample_times")})
         assert [one.message for one in grpo_checks._sampled_again(values)] == messages
+
+
+def test_answers_to_evaluate_need_rows() -> None:
+    for rows, messages in (({}, ["num_generations_eval is for evaluations, and there are no rows for them"]),
+                           ({"eval_num_rows": 3}, [])):  # fmt: skip
+        sections = {
+            "run": RunSection.model_construct(stage="grpo"),
+            "grpo": GrpoSection(num_generations_eval=2),
+            "data": DataSection.model_construct(eval=None, eval_fraction=None, eval_num_rows=rows.get("eval_num_rows")),
+        }
+        assert [one.message for one in grpo_checks._evaluated(KnownValues(sections))] == messages

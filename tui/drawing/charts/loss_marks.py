@@ -128,7 +128,7 @@ def put_evaluations(
 def put_bad(plot: Plot, columns: Columns, history: History, view: View, glyphs: Glyphs) -> None:
     """A sign at the top of every column with a loss that was not a number."""
     bad = {dot // DOTS_WIDE for dot in columns.bad}
-    bad |= {c for mark in history.evaluations if mark.loss is None and (c := view.column(mark.step)) is not None}
+    bad |= {c for mark in history.evaluations if mark.is_bad and (c := view.column(mark.step)) is not None}
     sign = "x" if glyphs.rule.isascii() else "\N{MULTIPLICATION SIGN}"
     for column in bad:
         plot.put(0, column, sign, "bad")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ftui import units
+from ftui.measures import leading_measure
 from ftui.reports.charts import ChartAxis, ChartLine, make_line, measure_words, x_axis
 from ftui.reports.run_curves import Axis, CurvePart, RunCurves, interpolate
 from ftui.reports.run_differences import RunComparison, best_evaluation, tables
@@ -159,7 +160,7 @@ def _legend(frame: Frame, number: int, compared: ComparedRuns, line: ChartLine) 
     newest = next((part.average for part in reversed(line.parts) if part.average is not None), None)
     facts = [units.quantity(newest)]
     if (best := best_evaluation(record)) is not None:
-        facts.append(f"{frame.glyphs.best} {units.quantity(best.loss)} @ {best.step:,}")
+        facts.append(f"{frame.glyphs.best} {units.quantity(leading_measure(best)[1])} @ {best.step:,}")
     facts.append(units.duration(record.seconds))
     facts += [units.money(record.dollars)] if record.dollars is not None else []
     tail: Line = [(f"{'  '.join(facts)} ", "text")]

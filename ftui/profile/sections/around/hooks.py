@@ -26,7 +26,7 @@ class HooksSection(Section):
     """Runs after a checkpoint, whose folder is FTUI_CHECKPOINT."""
 
     evaluated: tuple[str, ...] = conduct(())
-    """Runs after an evaluation, whose loss is FTUI_EVAL_LOSS."""
+    """Runs after an evaluation, whose loss is FTUI_EVAL_LOSS (reward: FTUI_EVAL_REWARD)."""
 
     ended: tuple[str, ...] = conduct(())
     """Runs when the run has finished, was stopped or parked (FTUI_PHASE); after the push, where there is one."""
