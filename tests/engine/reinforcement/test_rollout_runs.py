@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 
 from ftui.engine.reinforcement.generating import AnswerGeneration
 from ftui.engine.rewards.reward_table import RewardTable
+from ftui.engine.rollouts.rollout_files import read_rollout
 from ftui.engine.runtime.control_flags import Control
 from ftui.engine.training.step import StepRunner
 from ftui.errors import DataError, RewardError
@@ -91,6 +92,16 @@ def test_it_answers_scores_and_learns(model_folder: Path, rows: Path, tmp_path: 
     assert (steps[-1].extras["entropy"] or 0) < (steps[0].extras["entropy"] or 0)
     assert steps[0].num_tokens > steps[0].num_target_tokens > 0
     assert not run.ledger.exists(), "an answer that comes once belongs to no row"
+
+
+def test_no_two_answers_are_drawn_alike(model_folder: Path, tmp_path: Path, judge: LetterCounter) -> None:
+    """The same model and prompt, in two rollouts of two groups: 16 answers, each a draw of its own."""
+    rows = write_rows(tmp_path / "rows.jsonl", [{"prompt": "count of the ", "answer": str(n)} for n in range(4)])
+    run = Run(tmp_path / "run")
+    assert attempt(run, grpo(model_folder, rows, train={"max_steps": 2, "learning_rate": 0.0})) == 0
+    answers = [ids.tobytes() for made in records(run, RolloutMade)
+               for ids in read_rollout(run.rollouts, made.number, made.hash).completion_ids]  # fmt: skip
+    assert len(answers) == len(set(answers)) == 16
 
 
 def test_it_begins_at_its_reference(model_folder: Path, rows: Path, tmp_path: Path, judge: LetterCounter) -> None:
