@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ..distributed.sharded_base import ShardedBase, within_shared_memory
 from ..system.memory import release_cached_memory
@@ -26,6 +26,28 @@ class FinishedAnswer:
     ids: tuple[int, ...]
     ending: Ending
     log_probs: tuple[float, ...] = ()
+
+
+class AnswerGenerator(Protocol):
+    """What answers prompts: the loop here (`answer_prompts`), or another engine behind the same call.
+
+    Whoever calls it sets evaluation mode and precision, and keeps them until the last answer.
+    """
+
+    def __call__(
+        self,
+        model: Any,
+        prompts: Sequence[Prompt],
+        sampling: Sampling,
+        *,
+        stop_ids: Sequence[int],
+        max_new_tokens: int,
+        batch_size: int,
+        before_pass: Callable[[], None] = ...,
+        on_smaller: Callable[[int], None] = ...,
+    ) -> Iterator[FinishedAnswer]:
+        """Each answer as soon as it is finished; the arguments are those of `answer_prompts`."""
+        ...
 
 
 def answer_prompts(

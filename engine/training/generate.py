@@ -11,7 +11,7 @@ from ftui.runs.events import Sampled
 
 from ..data.tokens.chat_template import fix_date
 from ..distributed.sharded_base import alone
-from ..generation.answer_prompts import FinishedAnswer, answer_prompts, in_order
+from ..generation.answer_prompts import AnswerGenerator, FinishedAnswer, answer_prompts, in_order
 from ..generation.decode import Prompt, why_unanswerable
 from ..generation.sampling import Sampling
 from ..models.model_parts import ModelParts
@@ -33,6 +33,8 @@ class TextGenerator:
     state: TrainState
     control: Control
     events: EventWriter
+    generate: AnswerGenerator = answer_prompts
+    """What answers; another one than the loop here may draw other answers than a run that is repeated."""
 
     def answer(self, prompts: Sequence[str], *, requested: bool = False) -> list[str]:
         """Answer the prompts; each answer goes to the journal, in the order of the prompts.
@@ -93,7 +95,7 @@ class TextGenerator:
         model.eval()
         try:
             with alone(self.parts), self.parts.autocast(), uncompiled(self.profile.train):
-                yield answer_prompts(
+                yield self.generate(
                     model.get_base_model() if is_adapted(model) else model, prompts, sampling or Sampling(),
                     stop_ids=self.data.stop_ids if stop_ids is None else stop_ids, max_new_tokens=max_new_tokens,
                     batch_size=batch_size, before_pass=look_around, on_smaller=on_smaller,
