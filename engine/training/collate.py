@@ -46,9 +46,8 @@ def collate(
         places = _pad(rows, pad_id)
     else:
         read = [one.input_ids if scored else one.input_ids[: _num_read(one)] for one in sequences]
-        if layout is RowLayout.JOINED:
-            groups = [1] * len(read)
-        places = _join(read, groups or [per_example] * (len(read) // per_example))
+        alike = groups or [per_example] * (len(read) // per_example)
+        places = _join(read, alike if layout is RowLayout.SHARED else [1] * len(read))
     predictors = [place[np.flatnonzero(one.targets[1:])] for one, place in zip(sequences, places.of, strict=True)]
     target_ids = [sequence.input_ids[1:][sequence.targets[1:]] for sequence in sequences]
     labels = np.array([sequence.label for sequence in sequences], dtype=np.int8)
