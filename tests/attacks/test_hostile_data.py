@@ -88,6 +88,12 @@ def shared_value(path: Path) -> None:
         pq.write_table(pa.table({"text": text}), path, row_group_size=4000)
 
 
+def shared_by_fewer(path: Path) -> None:
+    """So few rows that each takes a kilobyte of the file; it does not say that its texts stand in a dictionary."""
+    text = pa.DictionaryArray.from_arrays(pa.array([0] * 4000, pa.int32()), pa.array(["a" * (4 * MIB)]))
+    pq.write_table(pa.table({"text": text}), path, row_group_size=4000, store_schema=False)
+
+
 def shared_in_lists(path: Path) -> None:
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 1200, pa.int32()), pa.array(["a" * MIB]))
     turns = pa.StructArray.from_arrays([text, text], ["role", "content"])
@@ -96,8 +102,11 @@ def shared_in_lists(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "write"),
-    [("rows.parquet", shared_value), ("rows.arrow", shared_value), ("chats.parquet", shared_in_lists)],
-)
+    [
+        ("rows.parquet", shared_value), ("rows.arrow", shared_value), ("chats.parquet", shared_in_lists),
+        ("long.parquet", shared_by_fewer),
+    ],
+)  # fmt: skip
 def test_a_table_whose_rows_share_one_long_value(name: str, write: Callable[[Path], None], tmp_path: Path) -> None:
     """A file of 50 KB says nowhere that its rows are 4 GB. The reader is a process of its own: memory is its peak."""
     path = tmp_path / name
@@ -106,6 +115,21 @@ def test_a_table_whose_rows_share_one_long_value(name: str, write: Callable[[Pat
     told = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True)
     rows, mib = map(int, told.stdout.split())
     assert rows > 100 and mib < MOST_MIB
+
+
+def test_a_damaged_description_of_a_column_does_not_end_the_process(tmp_path: Path) -> None:
+    """pyarrow ends it when it is asked about some (a list of sizes that is too long): they are read first."""
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"text": ["a", "b", "c"]}), path)
+    data, refused = path.read_bytes(), 0
+    for place in range(len(data) - 8 - int.from_bytes(data[-8:-4], "little"), len(data) - 8):
+        path.write_bytes(data[:place] + bytes([(data[place] + 0x10) % 256]) + data[place + 1 :])
+        try:
+            assert list(read_blocks([path], encoding=None))
+        except DataError as error:
+            refused += 1
+            assert str(path) in error.message
+    assert refused > 30
 
 
 def test_a_table_reads_the_same_with_its_dictionaries(tmp_path: Path) -> None:
