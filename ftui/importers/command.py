@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from ftui.errors import ProfileError
-from ftui.importers.config_file import Leaf, plain_loader
+from ftui.importers.config_file import LARGEST_NUMBER, Leaf, plain_loader
 from ftui.text import shown
 
 ENDS = ("&&", "||", ";", "|", "&", ">", ">>", "2>&1")
@@ -180,6 +180,8 @@ def _typed(value: str) -> object:
     try:
         typed = yaml.load(value, Loader=plain_loader())
     except (yaml.YAMLError, ValueError, RecursionError):  # 2024-13-45 looks like a date, [[[ like lists
+        return value
+    if isinstance(typed, int) and typed.bit_length() > LARGEST_NUMBER:  # 0777... to YAML 1.1
         return value
     is_plain = isinstance(typed, bool | int | float) or typed is None
     return typed if is_plain and ":" not in value else value  # to YAML 1.1 `1:4` is 64

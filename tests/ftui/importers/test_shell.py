@@ -147,6 +147,15 @@ def test_programs_are_told_to_be_neither_run_nor_read(name: str, tmp_path: Path)
     assert "YAML or JSON" in failed.value.hint
 
 
+@pytest.mark.parametrize("number", ["7" * 5000, "0" + "7" * 5000, "0x" + "f" * 5000, "0b" + "1" * 20_000, "1e400"])
+@pytest.mark.parametrize("key", ["some_key", "learning_rate", "per_device_train_batch_size"])
+def test_a_number_of_thousands_of_digits_is_told_like_any_other_value(key: str, number: str, tmp_path: Path) -> None:
+    """Python does not write it, whichever way it is written."""
+    command = f"python sft.py --model_name_or_path m/m --{key} {number}{REST}\n"
+    _, lost, _ = made_of(command, tmp_path)
+    assert lost[key]
+
+
 PIECES = st.sampled_from(
     [*"$\"'`#\\;(){}=\n -", "--model_name_or_path ", "--stage sft ", "$MODEL", "${MODEL}", "MODEL=m/m\n", "${X:-a}",
      "A=(", "$@", "${A[@]}", "--finetuning_type lora ", "\\\n", "llamafactory-cli train ", "x.yaml ", "lr=1 ",
