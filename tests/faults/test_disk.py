@@ -14,15 +14,17 @@ import pytest
 from ftui.runs import checkpoint_folders
 from ftui.runs.events import PhaseChanged, RunStarted, RunStopped, Warned
 from ftui.runs.journal import Tail
+from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run
 from ftui.runs.status import read_status
 from ftui.system.volume import release_reserve
 from tests.support.bench import Workbench, bench_at, newest, opened, records
+from tests.support.cuts import Gate
 from tests.support.driving import is_running, last, status, steps, wait_for_end, wait_until
 from tests.support.sameness import same_runs
 from tests.support.shims import compiled
-from tests.support.zygote import Zygote, tail_of
+from tests.support.zygote import ROOT, Zygote, tail_of
 
 EPOCHS = 12
 TOTAL = 120  # steps
@@ -124,6 +126,63 @@ def test_a_full_disk_is_waited_for(disk: Disk, reference: Run) -> None:
     assert [r.step for r in steps(disk.run)] == list(range(1, TOTAL + 1))
     same_runs(disk.run, reference)
     assert disk.run.reserve.exists()
+
+
+SOON = """
+import os, sys
+if "ftui.supervisor" in sys.orig_argv:
+    from ftui.runs.health import forecasts
+    from ftui.supervisor import machine_health
+    forecasts.FEWEST, machine_health.SAMPLE_SECONDS = 9, 0.0  # of a second each: ten minutes otherwise
+if "ftui.engine" in sys.orig_argv:
+    from tests.support.sabotage import arm
+    arm("gate", [os.environ["GATE"], 1])
+"""
+SAMPLES, LESS = 120, 4 << 20  # others fill the disk in so many samples, with so many bytes between two
+
+
+def test_a_disk_that_is_filling_is_told_while_there_is_room(disk: Disk, reference: Run, tmp_path: Path) -> None:
+    """The alarm comes before the disk is full; then the run holds, its checkpoints stay, and with room it goes on."""
+    left, gate, run = tmp_path / "left", Gate(tmp_path / "gate", 1), disk.run
+
+    def say(samples: int) -> None:
+        """How much is free; at once, or who looks in between sees the real disk."""
+        (tmp_path / "next").write_text(str(samples * LESS))
+        (tmp_path / "next").rename(left)
+
+    (tmp_path / "sitecustomize.py").write_text(SOON)
+    places = os.pathsep.join([str(tmp_path), str(ROOT), disk.bench.env.get("PYTHONPATH", "")])
+    say(SAMPLES)
+    disk.env.update(PYTHONPATH=places, GATE=str(tmp_path / "gate"))
+    disk.start("--set", "checkpoint.save_total_limit=40", FREE=str(left))
+    seen, alarms, telemetry = 0, list[HealthAlarm](), Tail(run.telemetry)
+    while not alarms:
+        new = len(telemetry.read())
+        seen += new
+        assert seen < SAMPLES, "it is full, and nobody was told"
+        say(SAMPLES - seen)
+        if read_status(run).state.phase == "training":
+            gate.let_through(2 * new)  # a step for each sample: the run takes longer than the disk lasts
+        alarms = [record for record in Tail(run.supervisor_log).read() if isinstance(record, HealthAlarm)]
+        time.sleep(0.02)
+    assert [(one.rule, one.level) for one in alarms] == [("disk", "amber")]
+    assert "of the disk of the run are free, none in" in alarms[0].evidence
+    shown = " ".join(disk.bench.ftui("status", "faulty").stdout.split())
+    assert alarms[0].evidence in shown and "`ftui checkpoints faulty`" in shown, shown
+    gate.let_through(12)  # to its first checkpoint at least
+    wait_until(lambda: bool(contents(run)))
+    say(0)
+    disk.full.touch()
+    gate.open()
+    disk.wait_until_held()
+    kept = contents(run)
+    assert len(steps(run)) < TOTAL
+    say(SAMPLES)
+    disk.full.unlink()
+    ended = wait_for_end(disk.bench, run)
+    assert (ended["state"]["phase"], ended["state"]["attempt"]) == ("finished", 1), tail_of(run)
+    same_runs(run, reference)
+    assert kept.items() <= contents(run).items(), "what was saved before is as it was"
 
 
 def test_a_disk_that_fills_again_and_again_parks_the_run_each_time(disk: Disk, reference: Run) -> None:

@@ -14,6 +14,7 @@
  *   $FAULTIO_FULL        while the file of this name exists, the disk is full (ENOSPC), as if others took what is let go
  *                        of it: room is only what this process frees of the reserve, or what it wrote since and deletes
  *   $FAULTIO_FILL_AT     numbers, `20,30`: this process makes that file at its n-th write to metrics.jsonl
+ *   $FAULTIO_FREE        a file with the number of bytes that the disk says are free
  *   $FAULTIO_NO_FLOCK    no flock (ENOLCK)
  *   $FAULTIO_NO_RENAME   folders cannot be renamed (ENOSYS)
  *   $FAULTIO_NO_FSYNC    folders cannot be synced (EINVAL)
@@ -29,6 +30,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -42,7 +44,7 @@ static long strike_at, count, struck;
 static struct { char kind, is_long; } counted[4096]; /* the first operations */
 static int how, error_number, sticky;
 
-static const char *outer, *full_flag, *fill_at;
+static const char *outer, *full_flag, *fill_at, *free_file;
 static long metrics_written;
 static int no_flock, no_rename, no_fsync;
 static long room, most_room; /* bytes that a full disk still takes from this process; at most what the reserve freed */
@@ -52,6 +54,7 @@ __attribute__((constructor)) static void look_outside(void) {
     if (!outer) return;
     full_flag = getenv("FAULTIO_FULL");
     fill_at = getenv("FAULTIO_FILL_AT");
+    free_file = getenv("FAULTIO_FREE");
     no_flock = getenv("FAULTIO_NO_FLOCK") != NULL;
     no_rename = getenv("FAULTIO_NO_RENAME") != NULL;
     no_fsync = getenv("FAULTIO_NO_FSYNC") != NULL;
@@ -349,3 +352,18 @@ OPEN_LIKE(open64)
 
 OPENAT_LIKE(openat)
 OPENAT_LIKE(openat64)
+
+#define STATVFS_LIKE(name)                                                        \
+    int name(const char *path, struct name *found) {                              \
+        int result = NEXT(name)(path, found);                                     \
+        unsigned long long bytes;                                                 \
+        FILE *file = result == 0 && free_file && under(outer, path) ? fopen(free_file, "r") : NULL; \
+        if (!file) return result;                                                 \
+        if (fscanf(file, "%llu", &bytes) == 1)                                    \
+            found->f_bfree = found->f_bavail = bytes / found->f_frsize;           \
+        fclose(file);                                                             \
+        return 0;                                                                 \
+    }
+
+STATVFS_LIKE(statvfs)
+STATVFS_LIKE(statvfs64)
