@@ -30,7 +30,8 @@ from .inspection.measured_reference import describe_reference
 from .models.model_parts import ModelParts
 from .models.quantization import num_parameters
 from .optim.learning_rate import LearningRate
-from .reinforcement.start import rollouts_before_steps, step_source
+from .reinforcement.rollout_maker import RolloutShare
+from .reinforcement.start import make_rollout_share, rollouts_before_steps, step_source
 from .runtime.budget_watch import BudgetWatch, find_price, watch_budget
 from .runtime.control_flags import Control, Shutdown
 from .runtime.disk_wait import DiskWait
@@ -85,10 +86,8 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     seed_everything(profile.train.seed)
     parts = assemble(profile, data, build_model(profile, data, hardware, ranks), hardware, ranks)
     disk_wait = DiskWait(run, events, control, profile.checkpoint.max_hold_minutes)
-    provenance = Provenance({}, {})
     machines = ranks.gather(encode_machine(profile, parts.hardware, parts.attention, ranks.size))
-    if ranks.is_leader:
-        provenance = describe_provenance(profile, data, machines, cache, events)
+    provenance = describe_provenance(profile, data, machines, cache, events) if ranks.is_leader else Provenance({}, {})
     check_nodes_inputs(ranks, data, provenance.fingerprints, cache)
     data = InitialModel(run, profile, parts, ranks, provenance.fingerprints, disk_wait, events, report).complete(data)
     if not checkpoints and (note := describe_reference(data.train)):
@@ -96,9 +95,11 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     with naming_lost_ranks(), step_source(profile, data, parts, ranks) as source:
         max_norm, keeps_rows = profile.train.max_grad_norm, profile.keeps_row_losses
         passes = ForwardBackward(parts, ranks, source, max_norm, control, events, keeps_rows)
+        state = TrainState()
+        share = make_rollout_share(run, profile, data, parts, ranks, state, source, disk_wait, control, events)
         if not ranks.is_leader:
-            return run_worker(run, ranks, parts, passes, profile.train.seed)
-        code = _lead(run, profile, data, parts, ranks, provenance, passes, disk_wait, events, control)
+            return run_worker(run, ranks, parts, passes, share, profile.train.seed)
+        code = _lead(run, profile, data, parts, ranks, provenance, state, passes, share, disk_wait, events, control)
     ranks.order(RankCommand(Action.END))
     return code
 
@@ -117,7 +118,9 @@ def _lead(
     parts: ModelParts,
     ranks: ProcessGroup,
     provenance: Provenance,
+    state: TrainState,
     passes: ForwardBackward,
+    share: RolloutShare | None,
     disk_wait: DiskWait,
     events: EventWriter,
     control: Control,
@@ -125,7 +128,6 @@ def _lead(
     """Rank 0: resume, train to the end, export; returns the exit code."""
     if parts.base is not None:
         parts.base.lead(parts)
-    state = TrainState()
     resumed = resume(run, parts, state, ranks, provenance, data.plan, profile, events)
     limit = profile.checkpoint.save_total_limit
     checkpoints = CheckpointManager(run, parts, data.tokenizer, state, ranks, events, disk_wait, provenance, limit)
@@ -144,7 +146,7 @@ def _lead(
     end = RunEnd(profile.checkpoint, state, control, events, checkpoints, result)
     _obey_requests(run, profile, data, parts, state, control, events, evaluator, generator, answerer, checkpoints)
     with end, answerer, rollouts_before_steps(
-        run, profile, data, parts, state, generator, evaluator, passes.source, disk_wait, control, events
+        run, profile, data, parts, state, share, generator, evaluator, disk_wait, control, events
     ) as before_step:  # fmt: skip
         try:
             if evaluator is None or not evaluation_is_due(profile.eval, data.plan, state):

@@ -48,6 +48,10 @@ class Action(IntEnum):
     GATHER = 8  # take part in gathering the `number`-th tensor that is divided among the ranks
     CHECK_FINITE = 9  # say whether this rank's weights are finite
     FORWARD = 6  # take part in a forward pass that rank 0 makes alone, where the base is sharded
+    SHARE = 10  # begin this rank's part of the work of kind `size` for rollout `number`
+    TURN = 11  # make one pass of that work
+    COLLECT = 12  # send what it has given
+    LOAD = 13  # receive rollout `number`, in `size` pieces
 
 
 class RankCommand(NamedTuple):
@@ -177,6 +181,18 @@ class ProcessGroup:
             if now < last_turn:
                 self.wait_for_all()
         return result
+
+    def broadcast(self, data: bytes = b"") -> bytes:
+        """The data of rank 0, on every rank."""
+        if self.size == 1:
+            return data
+        length = torch.tensor([len(data)])
+        self.send(length, 0)
+        piece = torch.frombuffer(bytearray(data or b"\0"), dtype=torch.uint8)
+        if not self.is_leader:
+            piece = torch.zeros(max(1, int(length)), dtype=torch.uint8)
+        self.send(piece, 0)
+        return bytes(piece[: int(length)].numpy())
 
     def from_leader(self, find: Callable[[], T]) -> T:
         """What rank 0 finds, a value of JSON, on every rank."""

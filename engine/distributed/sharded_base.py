@@ -12,8 +12,9 @@ To gather a tensor takes all ranks. Where only rank 0 computes (evaluations, sam
 ordered on the others, who run one over a single token at the same time: `Action.FORWARD`. Where all compute, the ranks
 with fewer micro-batches fill up with such passes.
 
-Where memory runs out in a pass that rank 0 makes alone, the others wait for what it still has to gather. Every pass
-gathers the same in the same order, which is known from a first one: rank 0 gathers the rest, and tries a smaller pass.
+Where memory runs out in a pass that rank 0 makes alone, or in one that only goes forward, the others wait for what is
+still to be gathered. Every pass gathers the same in the same order, which is known from a first one: the rank gathers
+the rest, and tries a smaller pass.
 """
 
 from collections.abc import Callable, Iterator
@@ -112,8 +113,11 @@ class ShardedBase:
         """On rank 0: from now on it computes alone, and the others wait for its orders."""
         self._ranks.order(RankCommand(Action.FORWARD))
         fill_up(parts, 1, backward=False)
-        self._order.learn()
         self.is_alone = True
+
+    def learn_order(self) -> None:
+        """The pass that has just ended gathered what each does that goes forward only."""
+        self._order.learn()
 
     def finish_pass(self) -> bool:
         """Gather what is left of a pass that broke off, for which the other ranks wait; all of it has been let go of.
@@ -177,7 +181,7 @@ def alone(parts: "ModelParts") -> Iterator[None]:
 
 
 def within_shared_memory(base: ShardedBase | None, work: Callable[[], T]) -> tuple[T | None, str]:
-    """As `within_memory`, for passes that rank 0 makes alone over a base that ranks share (`None`: over its own).
+    """As `within_memory`, for passes that only go forward, over a base that ranks share (`None`: over its own).
 
     Raises:
         RuntimeError: memory ran out where the pass cannot be finished: the others go on waiting in it.
@@ -194,6 +198,8 @@ def fill_up(parts: "ModelParts", number: int, *, backward: bool) -> None:
         return
     for _ in range(number):
         _pass_nothing(parts, parts.base, backward=backward)
+        if not backward:
+            parts.base.learn_order()
 
 
 def _pass_nothing(parts: "ModelParts", base: ShardedBase, *, backward: bool) -> None:

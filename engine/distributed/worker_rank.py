@@ -17,16 +17,22 @@ from .node_files import bring_checkpoint
 from .process_group import Action, ProcessGroup, RankCommand
 from .rank_state import encode_rank_state
 from .sharded_base import fill_up
+from .shared_work import SharedWork, WorkerShare
 
 
-def run_worker(run: Run, ranks: ProcessGroup, parts: ModelParts, passes: ForwardBackward, seed: int) -> int:
+def run_worker(
+    run: Run, ranks: ProcessGroup, parts: ModelParts, passes: ForwardBackward, shared: SharedWork | None, seed: int
+) -> int:
     """Do what rank 0 orders until it says that this is the end; returns the exit code.
 
     Raises:
         RankLostError: rank 0, or another, is gone.
+        FtuiError: the error of a rank's part of a shared work, on all.
     """
     last, boundary = -1, RngState.capture(parts.device)
+    share = WorkerShare(ranks, parts, shared)
     while (command := ranks.next_order()).action != Action.END:
+        share.obey(command)
         match command:
             case RankCommand(action=Action.RESTORE, number=0):
                 allocate_state(parts.optimizer)

@@ -23,7 +23,7 @@ from ftui.system.volume import disk_error
 
 from ..check_profile import check_length
 from ..data.load_rows import load_data
-from ..generation.answer_prompts import FinishedAnswer, answer_prompts
+from ..generation.answer_prompts import FinishedAnswer, answer_prompts, finished_answers
 from ..generation.conversation import Speaker
 from ..generation.decode import Prompt
 from ..generation.sampling import Sampling
@@ -185,10 +185,11 @@ class ModelEvaluation:
         progress = Progress(self._on_detail, f"answers of {title}", len(left), "rows")
         model = speaker.model
         with model.answering(speaker.adapter):
-            for answer in answer_prompts(
+            passes = answer_prompts(
                 model.bare, [Prompt(one.prompt) for one in left], Sampling(), stop_ids=model.stop_ids,
                 max_new_tokens=self._request.max_new_tokens, batch_size=self._request.batch_size,
-            ):  # fmt: skip
+            )  # fmt: skip
+            for answer in finished_answers(passes):
                 self._results.write(self._row_answer(title, speaker, rows, left[answer.number], answer, measures))
                 progress.advance()
 

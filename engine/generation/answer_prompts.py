@@ -45,8 +45,9 @@ class AnswerGenerator(Protocol):
         batch_size: int,
         before_pass: Callable[[], None] = ...,
         on_smaller: Callable[[int], None] = ...,
-    ) -> Iterator[FinishedAnswer]:
-        """Each answer as soon as it is finished; the arguments are those of `answer_prompts`."""
+    ) -> Iterator[FinishedAnswer | None]:
+        """Each answer as soon as it is finished, `None` after each pass of the model: ranks of a run make theirs
+        together. The arguments are those of `answer_prompts`."""
         ...
 
 
@@ -60,8 +61,9 @@ def answer_prompts(
     batch_size: int,
     before_pass: Callable[[], None] = lambda: None,
     on_smaller: Callable[[int], None] = lambda size: None,
-) -> Iterator[FinishedAnswer]:
-    """Answer all prompts, the longest first; each answer is given as soon as it is finished, in whatever order.
+) -> Iterator[FinishedAnswer | None]:
+    """Answer all prompts, the longest first; each answer is given as soon as it is finished, in whatever order, and
+    `None` after each pass of the model.
 
     At most `batch_size` prompts are answered at once. Where memory runs out, what is not finished is answered anew in
     batches of half the size, and all that follow have that size: `on_smaller` gets it. An answer does not depend on
@@ -70,11 +72,7 @@ def answer_prompts(
     `before_pass` is called before each pass of the model, and may leave by an exception. Who iterates sets what
     `decode` asks for (evaluation mode, precision) and keeps it until the end.
     """
-
-    def by_length(number: int) -> tuple[int, ...]:
-        return (-len(prompts[number].ids), *prompts[number].ids)  # equal ones are computed once if they meet
-
-    left, size = sorted(range(len(prompts)), key=by_length), batch_size
+    left, size = in_batch_order([prompt.ids for prompt in prompts]), batch_size
     while left:
         batch, left = left[:size], left[size:]
         passes = decode(
@@ -82,6 +80,8 @@ def answer_prompts(
         )
         base = getattr(model, "sharded_base", None)
         unfinished, is_short = yield from _answer_batch(passes, batch, stop_ids, before_pass, base)
+        if is_short or unfinished:
+            yield None  # a pass that broke off is one
         if is_short:
             release_cached_memory(model.device)
             if len(batch) == 1:
@@ -98,7 +98,7 @@ def _answer_batch(
     stop_ids: Sequence[int],
     before_pass: Callable[[], None],
     base: ShardedBase | None,
-) -> Generator[FinishedAnswer, None, tuple[list[int], bool]]:
+) -> Generator[FinishedAnswer | None, None, tuple[list[int], bool]]:
     """Returns the prompts that are to be answered anew, and whether memory ran out for them.
 
     Else they were beside others for which the model computes nothing finite.
@@ -124,9 +124,21 @@ def _answer_batch(
             log_probs[number].append(token.log_prob)
             if token.id in stop_ids:
                 yield FinishedAnswer(number, tuple(ids.pop(number)), "stop", tuple(log_probs[number]))
+        yield None
     for number, all_ids in ids.items():
         yield FinishedAnswer(number, tuple(all_ids), "length", tuple(log_probs[number]))
     return [], False
+
+
+def in_batch_order(prompts: Sequence[Sequence[int]]) -> list[int]:
+    """The numbers of prompts (ids) in the order in which they are cut into batches: the longest first, equal ones
+    beside each other, as these are computed once."""
+    return sorted(range(len(prompts)), key=lambda number: (-len(prompts[number]), *prompts[number]))
+
+
+def finished_answers(passes: Iterable[FinishedAnswer | None]) -> Iterator[FinishedAnswer]:
+    """The answers alone, of what `answer_prompts` gives."""
+    return (answer for answer in passes if answer is not None)
 
 
 def in_order(answers: Iterable[FinishedAnswer]) -> Iterator[FinishedAnswer]:

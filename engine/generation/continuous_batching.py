@@ -35,7 +35,7 @@ def batch_continuously(
     batch_size: int,
     before_pass: Callable[[], None] = lambda: None,
     on_smaller: Callable[[int], None] = lambda size: None,
-) -> Iterator[FinishedAnswer]:
+) -> Iterator[FinishedAnswer | None]:
     """See `answer_prompts`. The cache has room for `batch_size` of the longest answers; others wait for it.
 
     `before_pass` is called while it works, not before each pass; `on_smaller` never. Keys and values that do not fit
@@ -67,6 +67,7 @@ def batch_continuously(
                 yield _finished(numbers.pop(found.request_id), found, stop_ids)
             elif not manager.is_running():
                 raise ModelError("Continuous batching has ended before its answers.")
+            yield None
     finally:
         manager.stop(block=True, hard_stop=bool(numbers))
 

@@ -23,7 +23,8 @@ def run_longest_answers(
     """Generate and score as many answers at once as a run does, then take steps as `run_longest` of other stages does.
 
     `rollout` in what is measured: seconds and peak (bytes, `None`: hidden) of each phase. The seconds are those
-    of a whole rollout for `generating` and `scoring`, of each token for `log_probs`, of a step for `updating`.
+    of a process's part of a rollout for `generating`, of a whole one for `scoring`, of each token for `log_probs`, of a
+    step for `updating`.
 
     Raises:
         ModelError: as many answers at once do not fit, or a prompt cannot be answered.
@@ -31,7 +32,8 @@ def run_longest_answers(
     """
     section, size = profile.sampled, profile.micro_batch
     in_rollout = profile.rows_per_step * section.steps_and_passes[0] * section.num_generations
-    at_once = min(in_rollout, section.max_num_seqs or in_rollout)
+    part = math.ceil(in_rollout / profile.hardware.num_processes)
+    at_once = min(part, section.max_num_seqs or part)
     longest = data.train.longest_first.tolist()
     num_prompts = math.ceil(at_once / section.num_generations)
     with measured_rollout(run, profile, data, parts, events, clock) as phases:
@@ -41,7 +43,10 @@ def run_longest_answers(
     with clock.phase("updating"):
         seconds = time_steps(profile, data, parts, source, Control(), events, num_steps)
     num_tokens = sum(map(len, learned.prompt_ids)) + sum(map(len, learned.completion_ids))
-    share = {"log_probs": 1 / num_tokens, "updating": seconds / clock.costs["updating"].seconds}
+    share = {
+        "generating": part / len(rollout), "log_probs": 1 / num_tokens,
+        "updating": seconds / clock.costs["updating"].seconds,
+    }  # fmt: skip
     return {
         "step_seconds": seconds, "num_tokens": num_tokens, "micro_batch": size, "longest_example": None,
         "longest": max(map(len, learned.prompt_ids)) + section.max_completion_length,

@@ -15,6 +15,7 @@ from ftui.profile.schema import Profile
 from ftui.runs.run_folder import Run
 from ftui.system.input_files import read_input
 
+from ..distributed.process_group import ProcessGroup
 from ..models.model_parts import ModelParts
 from ..planning.plan import Reuse
 from ..reinforcement.answer_batches import AnswerBatches, LogProbs
@@ -75,9 +76,11 @@ class MeasuredRollout:
             ModelError: a prompt cannot be answered, or memory ran out.
             RewardError: a reward function is broken.
         """
-        state, rows = TrainState(), AskedRows(self.data.train, self.data.sources)
-        generator = TextGenerator(self.profile, self.data, self.parts, state, Control(), self.events)
-        generation = AnswerGeneration(self.profile, self.data, state, generator, self.events)
+        state, rows, control = TrainState(), AskedRows(self.data.train, self.data.sources), Control()
+        generator = TextGenerator(self.profile, self.data, self.parts, state, control, self.events)
+        generation = AnswerGeneration(
+            self.profile, self.data, self.parts, ProcessGroup(), state, generator, control, self.events
+        )
         asked, wanted = [rows[example] for example in examples], generation.batch_size
         prompts = [self.data.train.example(example)[0].input_ids for example in examples]
         with self.clock.phase("generating"):
@@ -98,19 +101,20 @@ class MeasuredRollout:
         Raises:
             GpuMemoryError, HostMemoryError: not even one answer fits.
         """
-        is_ppo, control = self.profile.run.stage == "ppo", Control()
-        batches = AnswerBatches(reuse, self.data.pad_id, self.parts.layout, masks_truncated=False, by_token=is_ppo)
+        is_ppo, control, alone = self.profile.run.stage == "ppo", Control(), ProcessGroup()
+        layout = self.parts.layout
+        batches = AnswerBatches(reuse, self.data.pad_id, alone, layout, masks_truncated=False, by_token=is_ppo)
         batches.load(rollout, num_prompts, {})
         disk_wait = DiskWait(self.run, self.events, control, 0)
-        measured = OldLogProbs(self.run, self.profile, self.parts, control, self.events, disk_wait)
+        measured = OldLogProbs(self.run, self.profile, self.parts, alone, control, self.events, disk_wait)
         values: LogProbs = {}
         if measured.names:
             with self.clock.phase("log_probs"):
                 if is_ppo:
-                    rollout = TokenLearning(self.profile.ppo, TrainState(), measured, batches).complete(rollout)
+                    rollout = TokenLearning(self.profile.ppo, TrainState(), measured, batches).complete(0, rollout)
                     values = rollout.tokens
                 else:
-                    values = measured.measure(batches, len(rollout))
+                    values = measured.measure(0, batches, len(rollout))
         batches.load(rollout, num_prompts, values)
         return batches
 

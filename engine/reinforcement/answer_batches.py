@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from ..data.tokens import encode
+from ..distributed.process_group import ProcessGroup
 from ..objectives.loss import Batch, RowLayout
 from ..planning.plan import Reuse
 from ..rollouts.rollout import Rollout
@@ -25,7 +26,7 @@ MIXED = 0x990
 
 
 class AnswerBatches:
-    """Takes the place of `Prefetcher`: `get` gives the micro-batches of a step on the answers of `load`.
+    """Takes the place of `Prefetcher`: `get` gives this rank's micro-batches of a step on the answers of `load`.
 
     Args:
         masks_truncated: answers that were cut off are not trained on.
@@ -34,9 +35,10 @@ class AnswerBatches:
     """
 
     def __init__(
-        self, reuse: Reuse, pad_id: int, layout: RowLayout, *, masks_truncated: bool, by_token: bool = False
-    ) -> None:
-        self._reuse, self._pad_id, self._layout = reuse, pad_id, layout
+        self, reuse: Reuse, pad_id: int, ranks: ProcessGroup, layout: RowLayout, *, masks_truncated: bool,
+        by_token: bool = False,
+    ) -> None:  # fmt: skip
+        self._reuse, self._pad_id, self._ranks, self._layout = reuse, pad_id, ranks, layout
         self._masks_truncated, self._by_token = masks_truncated, by_token
         self._rollout: Rollout | None = None
         self._parts: list[Sequence[int]] = []
@@ -55,13 +57,23 @@ class AnswerBatches:
         assert self._rollout is not None, "answers are there before their step"
         answers = self.answers_of(step)
         batches = [batch for _, batch in self.cut(answers, size)]
-        amounts = {name: sum(batch.amounts[name] for batch in batches) for name in batches[0].amounts}
-        amounts["targets"] = max(1, amounts["targets"])  # all of them may have been cut off: then nothing is learned
+        num_missing = -(-len(answers) // (size * self._ranks.size)) - len(batches)
         none = np.zeros(0, np.int64)  # the ledger of rows has none that were sampled
         facts = measure_answers(self._rollout, answers)
         if self.reference_reward is not None:
             facts["reference_reward"] = self.reference_reward
-        return StepBatches(batches, amounts, 0, none, none, facts=facts), 0.0
+        return StepBatches(batches, self._amounts(answers), num_missing, none, none, facts=facts), 0.0
+
+    def _amounts(self, answers: Sequence[int]) -> dict[str, int]:
+        """Those of all ranks' micro-batches."""
+        assert self._rollout is not None, "there are answers"
+        sequences = [self._sequence(self._rollout, number) for number in answers]
+        num_targets = sum(sequence.num_targets for sequence in sequences)
+        return {
+            "tokens": sum(len(sequence.input_ids) for sequence in sequences),
+            "targets": max(1, num_targets),  # all of them may have been cut off: then nothing is learned
+            "examples": len(sequences),
+        }
 
     def answers_of(self, step: int) -> Sequence[int]:
         """The answers of a step; those of a rollout in an order that its number, the pass and the seed say."""
@@ -82,8 +94,9 @@ class AnswerBatches:
         """The answers of each step that shares the rollout."""
         return self._parts
 
-    def cut(self, answers: Sequence[int], size: int) -> list[tuple[list[int], Batch]]:
-        """Micro-batches of answers of like lengths, each with the numbers of its answers.
+    def cut(self, answers: Sequence[int], size: int, *, whole: bool = False) -> list[tuple[list[int], Batch]]:
+        """This rank's micro-batches of answers of like lengths, each with the numbers of its answers; `whole`: those of
+        all ranks.
 
         Where prompts are computed once for all their answers, these stay together.
         """
@@ -98,7 +111,8 @@ class AnswerBatches:
             first = {number // rollout.group_size: place for place, number in reversed(list(enumerate(order)))}
             order.sort(key=lambda number: first[number // rollout.group_size])
         groups = [order[start : start + size] for start in range(0, len(order), size)]
-        return [(group, self._collate(rollout, group)) for group in groups]
+        own = groups if whole else groups[self._ranks.rank :: self._ranks.size]
+        return [(group, self._collate(rollout, group)) for group in own]
 
     def _collate(self, rollout: Rollout, numbers: list[int]) -> Batch:
         sequences = [self._sequence(rollout, number) for number in numbers]

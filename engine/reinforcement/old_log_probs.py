@@ -14,12 +14,16 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.numpy import load, save
 
 from ftui.errors import DataError
 from ftui.profile.schema import Profile
 from ftui.rollouts.rollout_lines import rollout_name
 from ftui.runs.run_folder import Run
 
+from ..distributed.process_group import Action, ProcessGroup, RankCommand
+from ..distributed.sharded_base import within_shared_memory
+from ..distributed.shared_work import Work, share_work
 from ..models.model_parts import ModelParts
 from ..models.performance import uncompiled
 from ..objectives.log_probs import target_log_probs
@@ -28,19 +32,23 @@ from ..planning.mixing import reuse_of
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
-from ..system.memory import no_memory, release_cached_memory, within_memory
+from ..system.memory import no_memory, release_cached_memory
 from ..training.measured_values import read_values, write_values
 from .answer_batches import AnswerBatches, LogProbs
 from .value_head import token_values
 
+MEASURE = 1
+"""The kind of work, for `RankCommand`."""
+
 
 @dataclass(eq=False)
 class OldLogProbs:
-    """Measures them as far as the loss asks for them."""
+    """Measures them as far as the loss asks for them, each rank its part."""
 
     run: Run
     profile: Profile
     parts: ModelParts
+    ranks: ProcessGroup
     control: Control
     events: EventWriter
     disk_wait: DiskWait
@@ -75,7 +83,7 @@ class OldLogProbs:
             if not may_measure:
                 raise DataError(f"{path} is missing or damaged, and the model that it was measured with is gone.")
             with self.events.within("scoring", "log-probabilities of the answers"):
-                measured = self.measure(batches, num_answers)
+                measured = self.measure(number, batches, num_answers)
             lengths = np.array([len(one) for one in measured[self.names[0]]], np.int64)
             values = {"lengths": lengths} | {name: np.concatenate(of_each) for name, of_each in measured.items()}
             kept = values
@@ -83,42 +91,59 @@ class OldLogProbs:
         ends = np.cumsum(values["lengths"])[:-1]
         return {name: np.split(values[name], ends) for name in self.names}
 
-    def measure(self, batches: AnswerBatches, num_answers: int) -> LogProbs:
+    def measure(self, number: int, batches: AnswerBatches, num_answers: int) -> LogProbs:
         """Those of all answers by name, with the model as it is; of an answer that is not trained on there are none.
 
         Raises:
             Shutdown, GpuMemoryError, HostMemoryError: see `obtain`.
         """
+
+        def look_around(num_measured: int) -> None:
+            self.control.poll(RequestLevel.SAVE)
+            self.events.progress()
+
+        order = RankCommand(Action.SHARE, number, MEASURE)
         found: dict[str, list[np.ndarray]] = {name: [np.zeros(0, np.float32)] * num_answers for name in self.names}
+        for data in share_work(self.ranks, self.parts, order, b"", self.measure_part(batches), look_around):
+            for key, values in load(data).items():
+                name, _, answer = key.partition(" ")
+                found[name][int(answer)] = values
+        return found
+
+    def measure_part(self, batches: AnswerBatches) -> Work:
+        """The same of this rank's micro-batches, as a safetensors file; whoever asks for the next pass looks around."""
+        found: dict[str, np.ndarray] = {}
         for names in ([name for name in self.names if name != "reference"], ["reference"]):
             wanted = [name for name in names if name in self.names]
             for part in batches.parts if wanted else ():
-                with self._reference() if wanted == ["reference"] else contextlib.nullcontext():
-                    for answers, values in self._values(batches, part, self.profile.micro_batch, wanted):
-                        for place, answer in enumerate(answers):
-                            for name, of_each in values.items():
-                                found[name][answer] = of_each[place]
-        return found
+                for answers, batch in batches.cut(part, self.profile.micro_batch):
+                    yield from self._values(batches, answers, batch, wanted, found)
+        return bytes(save(found))
 
     def _values(
-        self, batches: AnswerBatches, part: Sequence[int], size: int, names: Sequence[str]
-    ) -> Iterator[tuple[list[int], dict[str, list[np.ndarray]]]]:
-        for answers, batch in batches.cut(part, size):
-            self.control.poll(RequestLevel.SAVE)
-            self.events.progress()
-            values, problem = within_memory(partial(self._measure_batch, batch, "values" in names))
-            if values is None:
-                release_cached_memory(self.parts.device)
-                if len(answers) == 1:
-                    key = f"{self.profile.run.stage}.max_completion_length"
-                    raise no_memory(self.parts.device, f"one answer ({problem})", f"Lower {key}.")
-                yield from self._values(batches, answers, len(answers) // 2, names)
-                continue
-            assert batch.sequence_of is not None, "answers are numbered"
-            ends = np.cumsum(np.bincount(batch.sequence_of.numpy(), minlength=len(answers)))[:-1]
-            log_probs, said = values
-            of_tokens = {name: said if name == "values" else log_probs for name in names}
-            yield answers, {name: np.split(one, ends) for name, one in of_tokens.items()}
+        self, batches: AnswerBatches, answers: list[int], batch: Batch, names: Sequence[str],
+        found: dict[str, np.ndarray],
+    ) -> Iterator[int]:  # fmt: skip
+        """Measure a micro-batch, in halves where memory runs out; gives how much is found after each pass."""
+        is_reference, base = names == ["reference"], self.parts.base
+        with self._reference() if is_reference else contextlib.nullcontext():  # nobody may save the model without it
+            values, problem = within_shared_memory(base, partial(self._measure_batch, batch, "values" in names))
+        if values is None:
+            release_cached_memory(self.parts.device)
+            if len(answers) == 1:
+                key = f"{self.profile.run.stage}.max_completion_length"
+                raise no_memory(self.parts.device, f"one answer ({problem})", f"Lower {key}.")
+            for part, half in batches.cut(answers, len(answers) // 2, whole=True):
+                yield len(found)
+                yield from self._values(batches, part, half, names, found)
+            return
+        assert batch.sequence_of is not None, "answers are numbered"
+        ends = np.cumsum(np.bincount(batch.sequence_of.numpy(), minlength=len(answers)))[:-1]
+        log_probs, said = values
+        for name in names:
+            own = np.split(said if name == "values" else log_probs, ends)
+            found |= {f"{name} {answer}": one for answer, one in zip(answers, own, strict=True)}
+        yield len(found)
 
     def _measure_batch(self, batch: Batch, with_values: bool) -> tuple[np.ndarray, np.ndarray]:
         """(targets,) log-probabilities, and what the value head says before each, if asked for."""

@@ -60,8 +60,8 @@ class TokenLearning:
     measured: OldLogProbs
     batches: AnswerBatches
 
-    def complete(self, rollout: Rollout) -> Rollout:
-        """The scored rollout with what is learned from each token.
+    def complete(self, number: int, rollout: Rollout) -> Rollout:
+        """Scored rollout `number` with what is learned from each token.
 
         Answers without a reward are left out: their values are 0, and they are not trained on.
 
@@ -71,7 +71,7 @@ class TokenLearning:
         assert rollout.rewards is not None, "it is scored"
         judged = np.flatnonzero(~np.isnan(rollout.rewards.totals)).tolist()
         scores, moments = self._scores(rollout, judged)
-        found = self.measured.measure(self.batches, len(rollout))
+        found = self.measured.measure(number, self.batches, len(rollout))
         own = {name: [of_each[number] for number in judged] for name, of_each in found.items()}
         kl_coef = self.section.kl_coef if self.state.kl_coef is None else self.state.kl_coef
         learned = self._advantages(own, scores, kl_coef)

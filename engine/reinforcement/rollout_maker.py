@@ -6,10 +6,12 @@ made again, and is the same; what the journal has already is not.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from msgspec.structs import replace as changed
+from safetensors.numpy import load, save
 
 from ftui.profile.schema import Profile
 from ftui.rollouts.kept_rollouts import remove_old_rollouts
@@ -18,28 +20,73 @@ from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.run_folder import Run
 from ftui.system.volume import disk_error
 
+from ..distributed.process_group import ProcessGroup
+from ..distributed.shared_work import Work, send_rollout
 from ..models.model_parts import ModelParts
 from ..planning.mixing import reuse_of
-from ..planning.plan import Plan
+from ..planning.plan import Plan, Reuse
 from ..rollouts.rollout import Rollout
-from ..rollouts.rollout_files import read_rollout, remove_answers, write_rollout
+from ..rollouts.rollout_files import decode_rollout, encode_rollout, read_rollout, remove_answers, write_rollout
 from ..runtime.control_flags import Control
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
 from ..system.train_state import TrainState
 from ..training.prepare import TrainingData
 from .advantages import compute_advantages
-from .answer_batches import AnswerBatches
+from .answer_batches import AnswerBatches, LogProbs
 from .answered_prompts import AnsweredPrompts
 from .asked_rows import AskedRows
 from .dynamic_sampling import sample_groups
-from .generating import AnswerGeneration, count_tokens
+from .generating import GENERATE, AnswerGeneration, count_tokens
 from .made_rollouts import MadeRollouts, weights_mark
 from .old_log_probs import OldLogProbs
 from .ppo_rollouts import TokenLearning
 from .scoring import AnswerScoring
 
 BASELINES = {"grpo": "mean", "rloo": "leave_one_out"}
+
+
+@dataclass(eq=False)
+class RolloutShare:
+    """What each rank does for a rollout: its part of the answers, its part of what is measured of them; and it has all
+    of them to train on. Rank 0 does the rest: it has them scored, and writes."""
+
+    profile: Profile
+    data: TrainingData
+    ranks: ProcessGroup
+    reuse: Reuse
+    generation: AnswerGeneration
+    measured: OldLogProbs
+    batches: AnswerBatches
+
+    def sizes(self, number: int) -> list[int]:
+        """The prompts of each step on other answers of rollout `number`."""
+        if self.profile.draws_prompts:
+            return [self.profile.rows_per_step] * self.reuse.num_steps
+        first = number * self.reuse.length + 1
+        return [len(self.data.plan.step(step)) for step in range(first, first + self.reuse.num_steps)]
+
+    def begin(self, kind: int, number: int, details: bytes) -> Work:
+        """This rank's part of what rank 0 has ordered."""
+        if kind == GENERATE:
+            return self.generation.answer_part(number, details)
+        return self.measured.measure_part(self.batches)
+
+    def give(self, number: int, rollout: Rollout, log_probs: LogProbs) -> None:
+        """On rank 0: train on this rollout from now on, on all ranks."""
+        if self.ranks.size > 1:
+            of_tokens = {name: np.concatenate([np.zeros(0, np.float32), *each]) for name, each in log_probs.items()}
+            lengths = {f"{name} lengths": np.array(list(map(len, each))) for name, each in log_probs.items()}
+            send_rollout(self.ranks, number, [*encode_rollout(number, rollout), save(of_tokens | lengths)])
+        self.batches.load(rollout, self.sizes(number), log_probs)
+
+    def load(self, number: int, pieces: Sequence[bytes]) -> None:
+        """On the others: what rank 0 has given."""
+        *files, measured = pieces
+        values = load(measured)
+        names = [name for name in values if f"{name} lengths" in values]
+        log_probs = {name: np.split(values[name], np.cumsum(values[f"{name} lengths"])[:-1]) for name in names}
+        self.batches.load(decode_rollout(*files), self.sizes(number), log_probs)
 
 
 @dataclass(eq=False)
@@ -51,10 +98,8 @@ class RolloutMaker:
     data: TrainingData
     parts: ModelParts
     state: TrainState
-    generation: AnswerGeneration
     scoring: AnswerScoring
-    old_log_probs: OldLogProbs
-    batches: AnswerBatches
+    share: RolloutShare
     control: Control
     events: EventWriter
     disk_wait: DiskWait
@@ -85,21 +130,14 @@ class RolloutMaker:
             rollout = read_rollout(self.run.rollouts, number, state.rollout_hash)
         else:
             return
-        sizes = self._sizes(number)
-        self.batches.load(rollout, sizes, rollout.tokens)
+        self.share.give(number, rollout, rollout.tokens)
         if self.learning is None:
-            log_probs = self.old_log_probs.obtain(
-                number, state.rollout_hash, self.batches, len(rollout), may_measure=rollout.step == state.step
+            log_probs = self.share.measured.obtain(
+                number, state.rollout_hash, self.share.batches, len(rollout), may_measure=rollout.step == state.step
             )
-            self.batches.load(rollout, sizes, log_probs)
+            if log_probs:
+                self.share.give(number, rollout, log_probs)
         self._loaded = state.rollout_hash
-
-    def _sizes(self, number: int) -> list[int]:
-        """The prompts of each step that shares a rollout."""
-        if self.profile.draws_prompts:
-            return [self.profile.rows_per_step] * self._reuse.num_steps
-        start = number * self._reuse.length
-        return [len(self.data.plan.step(start + part)) for part in range(1, self._reuse.num_steps + 1)]
 
     def _obtain(self, number: int) -> tuple[Rollout, str]:
         """Rollout `number`, scored, written down and journaled, and its hash."""
@@ -116,7 +154,7 @@ class RolloutMaker:
     def _make(self, number: int, weights: str, rewards: str) -> tuple[Rollout, RolloutMade]:
         found = self._made.find_answers(number, weights)
         prompts = AnsweredPrompts(
-            number, weights, self.data.train, self._rows, self.generation, self.scoring, self.events,
+            number, weights, self.data.train, self._rows, self.share.generation, self.scoring, self.events,
             None if found is None else found[0], keep=lambda answers: self._write(number, answers),
             clock=self._working_time,
         )  # fmt: skip
@@ -150,16 +188,16 @@ class RolloutMaker:
             rows = plan.stream(drawn + prompts.num_prompts, number_of)
             return prompts.answer([example for row in rows for example in row])
 
-        groups = sample_groups(answer, sum(self._sizes(number)), self.profile.grpo.max_resample_times)
+        groups = sample_groups(answer, sum(self.share.sizes(number)), self.profile.grpo.max_resample_times)
         return replace(groups, prompts_drawn=drawn + prompts.num_prompts)
 
     def _learn(self, number: int, rollout: Rollout) -> Rollout:
         """The scored rollout with its advantages."""
         assert rollout.rewards is not None, "it is scored"
         if self.learning is not None:
-            self.batches.load(rollout, self._sizes(number), {})
+            self.share.give(number, rollout, {})
             with self.events.within("scoring", "values of the answers"):
-                return self.learning.complete(rollout)
+                return self.learning.complete(number, rollout)
         section = self.profile.grpo
         groups = compute_advantages(
             rollout.rewards.totals, section.num_generations, scale=section.scale_rewards,

@@ -25,7 +25,7 @@ from .generating import AnswerGeneration
 from .old_log_probs import OldLogProbs
 from .ppo_rollouts import TokenLearning
 from .reference_answers import measure_references
-from .rollout_maker import RolloutMaker
+from .rollout_maker import RolloutMaker, RolloutShare
 from .scoring import AnswerScoring
 
 
@@ -37,8 +37,29 @@ def step_source(
         return Prefetcher(data, ranks, layout=parts.layout)
     masks, by_token = profile.sampled.mask_truncated_completions, profile.run.stage == "ppo"
     return nullcontext(
-        AnswerBatches(reuse_of(profile), data.pad_id, parts.layout, masks_truncated=masks, by_token=by_token)
+        AnswerBatches(reuse_of(profile), data.pad_id, ranks, parts.layout, masks_truncated=masks, by_token=by_token)
     )
+
+
+def make_rollout_share(
+    run: Run,
+    profile: Profile,
+    data: TrainingData,
+    parts: ModelParts,
+    ranks: ProcessGroup,
+    state: TrainState,
+    source: StepSource,
+    disk_wait: DiskWait,
+    control: Control,
+    events: EventWriter,
+) -> RolloutShare | None:
+    """This rank's share of rollouts; in other stages there are none."""
+    if not isinstance(source, AnswerBatches):
+        return None
+    generator = TextGenerator(profile, data, parts, state, control, events)
+    generation = AnswerGeneration(profile, data, parts, ranks, state, generator, control, events)
+    measured = OldLogProbs(run, profile, parts, ranks, control, events, disk_wait)
+    return RolloutShare(profile, data, ranks, reuse_of(profile), generation, measured, source)
 
 
 @contextmanager
@@ -48,20 +69,20 @@ def rollouts_before_steps(
     data: TrainingData,
     parts: ModelParts,
     state: TrainState,
+    share: RolloutShare | None,
     generator: TextGenerator,
     evaluator: Evaluator | None,
-    source: StepSource,
     disk_wait: DiskWait,
     control: Control,
     events: EventWriter,
 ) -> Iterator[Callable[[int], None]]:
-    """A block with what is to be called before each step: in other stages it does nothing. In it `evaluator` measures
-    rewards.
+    """On rank 0: a block with what is to be called before each step; without a share of rollouts it does nothing. In it
+    `evaluator` measures rewards.
 
     Raises:
         RewardError, ModelError: a reward function or a reward model cannot be loaded.
     """
-    if not isinstance(source, AnswerBatches):
+    if share is None:
         yield lambda step: None
         return
 
@@ -69,19 +90,15 @@ def rollouts_before_steps(
         control.poll(RequestLevel.SAVE)
         events.progress()
 
-    generation = AnswerGeneration(profile, data, state, generator, events)
-    measured = OldLogProbs(run, profile, parts, control, events, disk_wait)
-    learning = TokenLearning(profile.ppo, state, measured, source) if profile.run.stage == "ppo" else None
+    batches = share.batches
+    learning = TokenLearning(profile.ppo, state, share.measured, batches) if profile.run.stage == "ppo" else None
     scorers = load_scorers(
         profile, parts.hardware, lambda detail: events.progress(detail=detail), events.warn, look_around
     )
     with open_run_rewards(run, profile.rewards, events.warn, scorers, look_around) as judge:
         scoring = AnswerScoring(judge, control, events)
-        source.reference_reward = measure_references(profile, data, scoring)
+        batches.reference_reward = measure_references(profile, data, scoring)
         if evaluator is not None:
             evaluator.answers = RewardMeasures(run, profile, data, generator, scoring, events)
-        maker = RolloutMaker(
-            run, profile, data, parts, state, generation, scoring, measured, source, control, events, disk_wait,
-            learning,
-        )  # fmt: skip
+        maker = RolloutMaker(run, profile, data, parts, state, scoring, share, control, events, disk_wait, learning)
         yield maker.prepare

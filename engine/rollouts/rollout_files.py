@@ -55,12 +55,29 @@ def write_rollout(folder: Path, number: int, rollout: Rollout) -> str:
         OSError: the volume does not take it; nothing that could be taken for a rollout is left.
     """
     make_private_folder(folder, inside=folder.parent)
-    texts = b"".join(msgspec.json.encode(line) + b"\n" for line in _lines(rollout))
-    data = _tensors_file(rollout, number, hashlib.sha256(texts).hexdigest())
+    data, texts = encode_rollout(number, rollout)
     path = _path(folder, number, is_scored=rollout.rewards is not None)
     replace_file(path.with_suffix(".jsonl"), texts, durable=True)
     replace_file(path, data, durable=True)
     return hashlib.sha256(data).hexdigest()
+
+
+def encode_rollout(number: int, rollout: Rollout) -> tuple[bytes, bytes]:
+    """The two files of a rollout, the tensors first."""
+    texts = b"".join(msgspec.json.encode(line) + b"\n" for line in _lines(rollout))
+    return _tensors_file(rollout, number, hashlib.sha256(texts).hexdigest()), texts
+
+
+def decode_rollout(data: bytes, texts: bytes) -> Rollout:
+    """The rollout in its two files.
+
+    Raises:
+        ValueError, SafetensorError, MsgspecError: they are no such files.
+    """
+    facts, tensors = _parse(data)
+    if hashlib.sha256(texts).hexdigest() != facts.texts:
+        raise ValueError(f"{rollout_name(facts.number)}.jsonl is not what was written with it")
+    return _rollout(facts, tensors, [msgspec.json.decode(line, type=GroupLine) for line in texts.splitlines()])
 
 
 def remove_answers(folder: Path, number: int) -> None:
@@ -81,13 +98,9 @@ def read_rollout(folder: Path, number: int, expected_hash: str, *, is_scored: bo
         data = read_plain(path, LONGEST_ROLLOUT)
         if hashlib.sha256(data).hexdigest() != expected_hash:
             raise DataError(f"{path} is not the rollout that was written: its hash differs.", hint=_GO_BACK)
-        facts, tensors = _parse(data)
-        texts = read_plain(path.with_suffix(".jsonl"), LONGEST_ROLLOUT)
+        return decode_rollout(data, read_plain(path.with_suffix(".jsonl"), LONGEST_ROLLOUT))
     except (OSError, SafetensorError, msgspec.MsgspecError, ValueError) as error:
         raise DataError(f"{path} cannot be read: {error}.", hint=_GO_BACK) from error
-    if hashlib.sha256(texts).hexdigest() != facts.texts:
-        raise DataError(f"{path.stem}.jsonl is not what was written with {path.name}.", hint=_GO_BACK)
-    return _rollout(facts, tensors, [msgspec.json.decode(line, type=GroupLine) for line in texts.splitlines()])
 
 
 _GO_BACK = "Resume from a checkpoint before it: ftui resume RUN --from STEP"

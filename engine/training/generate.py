@@ -11,7 +11,7 @@ from ftui.runs.events import Sampled
 
 from ..data.tokens.chat_template import fix_date
 from ..distributed.sharded_base import alone
-from ..generation.answer_prompts import AnswerGenerator, FinishedAnswer, answer_prompts, in_order
+from ..generation.answer_prompts import AnswerGenerator, FinishedAnswer, answer_prompts, finished_answers, in_order
 from ..generation.decode import Prompt, why_unanswerable
 from ..generation.sampling import Sampling
 from ..models.model_parts import ModelParts
@@ -71,34 +71,52 @@ class TextGenerator:
         max_new_tokens: int,
         *,
         sampling: Sampling | None = None,
-        batch_size: int | None = None,
-        on_smaller: Callable[[int], None] = lambda size: None,
         progress: Callable[[], str] = lambda: "",
-        stop_ids: Sequence[int] | None = None,
     ) -> Iterator[Iterator[FinishedAnswer]]:
-        """A block with the answers to prompts, each as soon as it is finished; the model trains again after it.
+        """A block with rank 0's answers to prompts, each as soon as it is finished; the model trains again after it.
 
-        Greedily without `sampling`, as many at once as evaluations take without `batch_size`; `on_smaller` is that of
-        `answer_prompts`. `progress` says how far it is, for whoever watches. They end with
-        one of `stop_ids`, without it with those of the data.
+        Greedily without `sampling`. `progress` says how far it is, for whoever watches.
 
         Raises:
             Shutdown: between two tokens.
             GpuMemoryError, HostMemoryError: as `alone`.
         """
-        model, batch_size = self.parts.model, batch_size or self.profile.eval.per_device_eval_batch_size
 
         def look_around() -> None:
             self.control.poll(RequestLevel.SAVE)
             self.events.progress(detail=progress())
 
+        sampling, size = sampling or Sampling(), self.profile.eval.per_device_eval_batch_size
+        with (
+            alone(self.parts),
+            self.passes(prompts, max_new_tokens, sampling, size, before_pass=look_around) as found,
+        ):
+            yield finished_answers(found)
+
+    @contextmanager
+    def passes(
+        self,
+        prompts: Sequence[Prompt],
+        max_new_tokens: int,
+        sampling: Sampling,
+        batch_size: int,
+        *,
+        before_pass: Callable[[], None] = lambda: None,
+        on_smaller: Callable[[int], None] = lambda size: None,
+        stop_ids: Sequence[int] | None = None,
+    ) -> Iterator[Iterator[FinishedAnswer | None]]:
+        """A block with what `answer_prompts` gives: the model does nothing else in it, and trains again after it.
+
+        Answers end with one of `stop_ids`, without it with those of the data.
+        """
+        model = self.parts.model
         model.eval()
         try:
-            with alone(self.parts), self.parts.autocast(), uncompiled(self.profile.train):
+            with self.parts.autocast(), uncompiled(self.profile.train):
                 yield self.generate(
-                    model.get_base_model() if is_adapted(model) else model, prompts, sampling or Sampling(),
+                    model.get_base_model() if is_adapted(model) else model, prompts, sampling,
                     stop_ids=self.data.stop_ids if stop_ids is None else stop_ids, max_new_tokens=max_new_tokens,
-                    batch_size=batch_size, before_pass=look_around, on_smaller=on_smaller,
+                    batch_size=batch_size, before_pass=before_pass, on_smaller=on_smaller,
                 )  # fmt: skip
         finally:
             model.train()

@@ -26,8 +26,8 @@ class AnsweredRows:
 
 @dataclass(frozen=True)
 class RolloutSize:
-    """Answers of a rollout: to how many prompts, how many together and how many at once; tokens of the longest prompt
-    and answer. `stage`: the profile's."""
+    """Answers of a rollout: to how many prompts, how many together and how many at once in each process; tokens of the
+    longest prompt and answer. `stage`: the profile's."""
 
     stage: str
     num_prompts: int
@@ -255,8 +255,9 @@ def _sampled(profile: Any, longest: int | None) -> RolloutSize:
     section = profile.sampled
     num_prompts = profile.rows_per_step * section.steps_and_passes[0]
     number = num_prompts * section.num_generations
+    part = -(-number // profile.hardware.num_processes)
     prompt = (longest or profile.data.max_length) - section.max_completion_length
-    at_once = min(number, section.max_num_seqs or number)
+    at_once = min(part, section.max_num_seqs or part)
     return RolloutSize(profile.run.stage, num_prompts, number, at_once, prompt, section.max_completion_length)
 
 

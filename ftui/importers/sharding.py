@@ -7,7 +7,6 @@ from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import OFF, Rule, drops, each
 from ftui.importers.values import Unfit, flag, is_on, text, whole, word
-from ftui.profile.sections.sampled_stages import POLICY_STAGES
 
 GROUP, NODES = "hardware.dp_shard_size", "hardware.nodes"
 SHARD, OFFLOAD, PROCESSES = "hardware.shard", "hardware.offload", "hardware.num_processes"
@@ -28,7 +27,7 @@ KNOBS = "how large the pieces are that are sent, and when: ftui has no such knob
 SAVED = "checkpoints and final/ are whole safetensors files, one format for any number of GPUs"
 LOADED = "each process reads what it needs of the files"
 BY_LAUNCHER = "how many GPUs there are is said by the launcher there: set it"
-ALONE = "it generates and trains in one process here, and nothing is divided"
+WHOLE_HEAD = "stage ppo has a value head beside all weights, which is whole on each process here"
 SAID = "the trainer's own key says it"
 
 
@@ -216,12 +215,12 @@ def settle_sharding(draft: ProfileDraft) -> None:
     kinds = [draft.raw(f"{table}distributed_type") for table in ("", "launcher.config_file.")]
     uses_fsdp = "FSDP" in map(str, kinds) or is_on(draft.raw("launcher.use_fsdp"))
     uses_fsdp = uses_fsdp or draft.raw("fsdp_version") is not None
-    if draft.given("run.stage") in POLICY_STAGES:
-        if (shard := draft.given(SHARD)) is not None:
-            draft.take_back(SHARD, ALONE, matters=shard != "none")
-    elif uses_fsdp and draft.given(SHARD) is None:
-        draft.suppose(SHARD, "all", "FSDP's default")
     method: Any = draft.given("adapter.method") or "lora"
+    is_whole = draft.given("run.stage") == "ppo" and method == "full"
+    if is_whole and (shard := draft.given(SHARD)) is not None:
+        draft.take_back(SHARD, WHOLE_HEAD, matters=shard != "none")
+    elif uses_fsdp and not is_whole and draft.given(SHARD) is None:
+        draft.suppose(SHARD, "all", "FSDP's default")
     if draft.given(SHARD) == "state" and method != "full":
         draft.take_back(SHARD, SMALL)
     if draft.given(SHARD) == "all" and "base" in (draft.given(OFFLOAD) or []):

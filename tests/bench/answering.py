@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from ftui.engine.generation.answer_prompts import answer_prompts
+from ftui.engine.generation.answer_prompts import answer_prompts, finished_answers
 from ftui.engine.generation.decode import Prompt
 from ftui.engine.generation.sampling import Sampling
 
@@ -45,7 +45,7 @@ def main(batch_sizes: list[int]) -> None:
             answers = answer_prompts(
                 model, prompts, Sampling(), stop_ids=(), max_new_tokens=NEW_TOKENS, batch_size=size
             )
-            found = list(answers)
+            found = list(finished_answers(answers))
             seconds = cpu_seconds() - start
             assert len(found) == NUM_PROMPTS
             each = (seconds - forward * num_tokens) / (NUM_PROMPTS * NEW_TOKENS)

@@ -15,6 +15,7 @@ from ftui.runs.events import PhaseChanged, Step
 from ftui.runs.journal import Tail
 from ftui.runs.records.rollout_records import AnswersGenerated
 from tests.faults.test_control import ending, obeyed
+from tests.faults.test_ranks import TWO
 from tests.support.bench import bench_at, newest, records
 from tests.support.cuts import Gate, Life, check_requests, watch_to_end
 from tests.support.drawn_runs import BENCH, BY_MODEL, prepare_prompts
@@ -50,25 +51,26 @@ answers have 6 tokens, and are four, or two prompts to two answers each, in micr
 
 
 def life_at(
-    source: Path, folder: Path, zygote: Zygote, stage: str, monkeypatch: pytest.MonkeyPatch, *, code: str = CODE
-) -> Life:
+    source: Path, folder: Path, zygote: Zygote, stage: str, monkeypatch: pytest.MonkeyPatch, size: int = 1, *,
+    code: str = CODE,
+) -> Life:  # fmt: skip
     """A run whose rewards are a function of `code`, or those of a model."""
     bench = bench_at(source, folder)
     run = bench.run("steered")
     (bench.folder / "rewards.py").write_text(code.format(path=str(bench.folder / "gate")))
     (bench.folder / "gate").write_text("1000000")
-    overrides = [*prepare_prompts(bench, stage, "lora"), *OVERRIDES[stage], *COMMON]
+    overrides = [*prepare_prompts(bench, stage, "lora"), *OVERRIDES[stage], *COMMON, *(TWO if size > 1 else ())]
     resolved = resolve(bench.profile("steered"), overrides=[one.replace(BENCH, str(bench.folder)) for one in overrides])
     assert create(run, resolved)
     monkeypatch.setenv("XDG_STATE_HOME", bench.env["XDG_STATE_HOME"])
     keep_consents(resolved.profile, run.read_facts().run_id)
-    return Life(bench, run, zygote)
+    return Life(bench, run, zygote, size)
 
 
 def stand(life: Life, place: str, number: int) -> tuple[Attempt, Gate]:
-    """Start an engine that stands before its n-th pass at a place."""
+    """Start an engine that stands before its n-th pass at a place: of several ranks, rank 0."""
     gate = Gate(life.bench.folder / "gate", number, place)
-    engine = life.start({} if place == FUNCTION else gate.hooks)
+    engine = life.start({} if place == FUNCTION else gate.hooks, victim=0)
     gate.wait(engine)
     return engine, gate
 
@@ -107,17 +109,20 @@ def steer(life: Life, place: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stage", OVERRIDES)
+@pytest.mark.parametrize(("stage", "size"), [("grpo", 1), ("ppo", 1), ("grpo", 2)])
 def test_obeyed_within_a_batch_of_tokens_wherever_it_is(
-    stage: str, bench_source: Path, memory: Path, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
+    stage: str, size: int, bench_source: Path, memory: Path, zygote: Zygote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was interrupted is made again whole, what was generated is taken up, and no step is taken twice."""
-    life = life_at(bench_source, memory / "steered", zygote, stage, monkeypatch)
-    for place in PLACES[stage]:
+    """What was interrupted is made again whole, what was generated is taken up, and no step is taken twice.
+
+    Two ranks stand still together but in a step, at whose end they look for requests.
+    """
+    life = life_at(bench_source, memory / "steered", zygote, stage, monkeypatch, size)
+    for place in PLACES[stage] if size == 1 else ("generating", FUNCTION, "values"):
         steer(life, place)
     watch_to_end(life)
     check_requests(life)
-    reference = life_at(bench_source, memory / "untouched", zygote, stage, monkeypatch)
+    reference = life_at(bench_source, memory / "untouched", zygote, stage, monkeypatch, size)
     watch_to_end(reference)
     same_runs(life.run, reference.run)
     assert executed(life.run) == max(measured(life.run))

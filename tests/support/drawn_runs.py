@@ -84,7 +84,7 @@ def draw_run(seed: int) -> DrawnRun:
         overrides += [f"ppo.num_mini_batches={chance.choice([1, 3])}"]
     if not packing and stage in ("sft", "pretrain"):
         overrides.append(f"train.train_sampling_strategy={chance.choice(SAMPLING)}")
-    if stage in OF_STAGES or chance.random() < 0.7:
+    if chance.random() < 0.7:
         return DrawnRun(stage, method, optim, packing, tuple(overrides))
     shard = chance.choice(shards_of(stage, method, optim))
     overrides += [
@@ -100,7 +100,7 @@ def shards_of(stage: str, method: str, optim: str) -> tuple[str, ...]:
     """What two ranks can divide among themselves."""
     if method in ("lora", "qlora"):
         return "none", "all"
-    if method != "full" or stage == "rm" or optim == "adafactor" or optim in FROM_BITSANDBYTES:
+    if method != "full" or stage in ("rm", "ppo") or optim == "adafactor" or optim in FROM_BITSANDBYTES:
         return ("none",)
     return "none", "all", "state"
 

@@ -169,8 +169,9 @@ def no_room_in_evaluation(most: int, first: int = 1) -> None:
     _before_forward(check)
 
 
-def no_room_in_shared_pass(most: int) -> None:
-    """Memory runs out in every pass with more than `most` rows that rank 0 makes alone over a sharded base.
+def no_room_in_shared_pass(most: int, alone: bool = True) -> None:
+    """Memory runs out in every pass with more than `most` rows that rank 0 makes alone over a sharded base; or in those
+    that all make together.
 
     In the first one before anything is gathered, in the next after the first tensor or layer, and so on; then in their
     turn as layers are put together that have been sent. Each place is printed.
@@ -199,7 +200,7 @@ def no_room_in_shared_pass(most: int) -> None:
         nonlocal place, left, is_sent
         call(self, *arguments)
         left, number = -1, len(self._order._whole)
-        if self.is_alone and rows > most:
+        if self.is_alone == alone and rows > most:
             is_sent, left = place // (number + 1) % 2 == 1, place % (number + 1)
             place += 1
             print(f"no room after {left} of {number}", flush=True)

@@ -53,7 +53,8 @@ def rollout_words(profile: Profile, setup: TrainingSetup, time: Duration, measur
     if measured:
         both = [units.duration(measured[name].seconds) for name in ("generating", "scoring")]
         seconds = f", generated in up to {both[0]}, scored in {both[1]}"
-    each = f"{rows.num_rows} answers of up to {rows.new_tokens} tokens, {rows.at_once} at once{seconds}"
+    place = " in each process" if setup.num_processes > 1 else ""
+    each = f"{rows.num_rows} answers of up to {rows.new_tokens} tokens, {rows.at_once} at once{place}{seconds}"
     peaks = [measured[name].process if name in measured else None for name in ("generating", "updating")]
     told = [units.size(peak or closed) for peak, closed in zip(peaks, (generating, stepping), strict=True)]
     words = f"Each rollout: {each}. Generating takes {told[0]} at most, a step {told[1]}."

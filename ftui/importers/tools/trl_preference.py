@@ -213,10 +213,11 @@ def _reward_model(draft: ProfileDraft, leaf: Leaf) -> None:
 def _episodes(draft: ProfileDraft, leaf: Leaf) -> None:
     """Answers in all: here the steps on them are counted."""
     figures = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
-    each_time = math.prod(whole(draft.raw(name) or usual) for name, usual in figures.items())
+    processes = whole(draft.raw("launcher.num_processes") or draft.given("hardware.num_processes") or 1)
+    each_time = processes * math.prod(whole(draft.raw(name) or usual) for name, usual in figures.items())
     passes = whole(draft.raw("num_ppo_epochs") or 4)
     steps = math.ceil(whole(leaf.value) / each_time) * passes
-    draft.carry(leaf, "train.max_steps", steps, f"of {each_time} answers, {passes} times each; with one process")
+    draft.carry(leaf, "train.max_steps", steps, f"of {each_time} answers, {passes} times each")
 
 
 def lora_dropout(otherwise: Rule) -> Rule:

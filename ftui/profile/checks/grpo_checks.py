@@ -119,13 +119,14 @@ def _acting(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction("health.act_on health.on_red", why, 'Set on_red = "pause" or "park".')
 
 
-def _one_process(values: KnownValues) -> Iterator[ProfileFault]:
-    if values("run.stage") in POLICY_STAGES and values("hardware.num_processes") > 1:
-        why = f"stage {values('run.stage')} generates and trains in one process"
-        yield contradiction("hardware.num_processes run.stage", why, "Set num_processes = 1.")
+def _whole_value_head(values: KnownValues) -> Iterator[ProfileFault]:
+    if values("run.stage") == "ppo" and not values("adapter").is_lora and values("hardware.shard") != "none":
+        why = "shard divides all weights of full fine-tuning, and the value head of stage ppo is whole on each process"
+        fix = 'Set adapter.method = "lora", beside whose divided base it is trained, or leave shard out.'
+        yield contradiction("hardware.shard run.stage", why, fix)
 
 
 CHECKS = (
     _keys_of_the_stage, _whole_groups, _room_for_answers, _reference, _steered, _sampled_again, _evaluated,
-    _what_is_not_sampled, _acting, _one_process,
+    _what_is_not_sampled, _acting, _whole_value_head,
 )  # fmt: skip

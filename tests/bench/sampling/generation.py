@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
-from ftui.engine.generation.answer_prompts import AnswerGenerator, answer_prompts
+from ftui.engine.generation.answer_prompts import AnswerGenerator, answer_prompts, finished_answers
 from ftui.engine.generation.continuous_batching import batch_continuously
 from ftui.engine.generation.decode import Prompt
 from ftui.engine.generation.sampling import Sampling
@@ -32,7 +32,7 @@ def with_generator(generator: AnswerGenerator) -> Callable[[Any, list[int]], int
     def generate(model: Any, ids: list[int]) -> int:
         prompts, sampling = [Prompt(ids, number) for number in range(GROUP)], Sampling(temperature=1.0)
         found = generator(model, prompts, sampling, stop_ids=(), max_new_tokens=NEW_TOKENS, batch_size=GROUP)
-        return sum(len(answer.ids) for answer in found)
+        return sum(len(answer.ids) for answer in finished_answers(found))
 
     return generate
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from ftui.engine.generation.answer_prompts import FinishedAnswer, answer_prompts, in_order
+from ftui.engine.generation.answer_prompts import FinishedAnswer, answer_prompts, finished_answers, in_order
 from ftui.engine.generation.decode import Prompt, decode
 from ftui.engine.generation.sampling import Sampling
 from tests.support.answering import PROMPTS, STOPS, make_model
@@ -24,7 +24,7 @@ def answer(
     found = answer_prompts(
         model, prompts, sampling, stop_ids=stops, max_new_tokens=LENGTH, batch_size=batch_size, **options
     )
-    return list(found)
+    return list(finished_answers(found))
 
 
 def alone(model: Any, sampling: Sampling, stops: Sequence[int] = STOPS) -> list[tuple[int, ...]]:
@@ -138,7 +138,7 @@ def test_answers_are_given_as_they_are_finished(llama: Any) -> None:
     prompts = [Prompt(ids) for ids in MANY]
     options: dict[str, Any] = {"stop_ids": range(5, 25), "max_new_tokens": LENGTH, "batch_size": 7}
     found = []
-    for one in answer_prompts(llama, prompts, Sampling(), before_pass=count, **options):
+    for one in finished_answers(answer_prompts(llama, prompts, Sampling(), before_pass=count, **options)):
         places.append(num_passes[0])
         found.append(one)
     assert places == [min(len(one.ids) + (one.ending == "length"), LENGTH + 1) for one in found]

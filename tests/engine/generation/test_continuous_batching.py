@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ftui.engine.generation.answer_prompts import FinishedAnswer, answer_prompts
+from ftui.engine.generation.answer_prompts import FinishedAnswer, answer_prompts, finished_answers
 from ftui.engine.generation.continuous_batching import batch_continuously
 from ftui.engine.generation.decode import Prompt
 from ftui.engine.generation.sampling import Sampling
@@ -21,7 +21,7 @@ def model() -> Any:
 
 
 def by_number(found: Any) -> list[FinishedAnswer]:
-    return sorted(found, key=lambda answer: answer.number)
+    return sorted(finished_answers(found), key=lambda answer: answer.number)
 
 
 @pytest.mark.parametrize("stops", [STOPS, pytest.param((), marks=pytest.mark.slow)])
@@ -39,7 +39,8 @@ def test_greedy_answers_are_those_of_our_loop(model: Any, stops: tuple[int, ...]
 
 @pytest.mark.slow
 def test_it_samples_by_a_temperature_only(model: Any) -> None:
-    drawn = list(batch_continuously(model, MANY, Sampling(1.5), stop_ids=(), max_new_tokens=8, batch_size=3))
+    passes = batch_continuously(model, MANY, Sampling(1.5), stop_ids=(), max_new_tokens=8, batch_size=3)
+    drawn = list(finished_answers(passes))
     assert sorted(one.number for one in drawn) == list(range(len(MANY))) and {len(one.ids) for one in drawn} == {8}
     with pytest.raises(ModelError, match="by a temperature only"):
         next(batch_continuously(model, MANY, Sampling(1.0, top_p=0.9), stop_ids=(), max_new_tokens=8, batch_size=3))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from ftui.engine.distributed.process_group import ProcessGroup
 from ftui.engine.models.joined_rows import settle_joined_rows
 from ftui.engine.models.load_model import load_model
 from ftui.engine.objectives import make_objective
@@ -46,7 +47,7 @@ def test_a_group_gives_the_same_however_it_lies(masks_truncated: bool, model_fol
     results, computed = [], {}
     for layout in RowLayout:
         model = load_model(model_folder, profile.model, torch.float32)
-        source = AnswerBatches(Reuse(), 0, layout, masks_truncated=masks_truncated)
+        source = AnswerBatches(Reuse(), 0, ProcessGroup(), layout, masks_truncated=masks_truncated)
         source.load(rollout(), [2], old)
         batches, _ = source.get(1, 4)
         assert len(batches.batches) == 2

@@ -39,7 +39,7 @@ CASES: dict[str, dict[str, Any]] = {
 class Measured:
     """In the place of the model."""
 
-    def measure(self, batches: AnswerBatches, num_answers: int) -> dict[str, list[np.ndarray]]:
+    def measure(self, number: int, batches: AnswerBatches, num_answers: int) -> dict[str, list[np.ndarray]]:
         return MEASURED
 
 
@@ -54,7 +54,7 @@ def scored() -> Rollout:
 
 def complete(state: TrainState, **keys: Any) -> Rollout:
     measured, batches = cast(OldLogProbs, Measured()), cast(AnswerBatches, None)
-    return TokenLearning(PpoSection(**keys), state, measured, batches).complete(scored())
+    return TokenLearning(PpoSection(**keys), state, measured, batches).complete(0, scored())
 
 
 def expected_scores(keys: dict[str, Any]) -> np.ndarray:

@@ -46,6 +46,17 @@ def test_a_rollout_is_that_of_the_profile(tmp_path: Path) -> None:
         assert reuse_of_rollouts(given(tmp_path, "adapter.method=lora", *keys)) == expected
 
 
+def test_each_process_has_its_part(tmp_path: Path) -> None:
+    """Of four GPUs each generates a quarter, as fast as one that has so many."""
+    one, four = (made(given(tmp_path, f"hardware.num_processes={n}", *keys)) for n, keys in (
+        (1, ("train.gradient_accumulation_steps=2",)), (4, ("train.gradient_accumulation_steps=2",))
+    ))  # fmt: skip
+    assert one.sampled is not None and four.sampled is not None
+    assert (four.sampled.num_rows, four.sampled.at_once) == (32, 8) and one.sampled.num_rows == 8
+    assert timing.generating_seconds(four, 4000) == pytest.approx(timing.generating_seconds(one, 1000))
+    assert closed_form.phase_peaks(four)[0] == pytest.approx(closed_form.phase_peaks(one)[0], rel=0.01)
+
+
 def test_what_dynamic_sampling_may_add_is_said_and_not_counted(tmp_path: Path) -> None:
     plain, drawn = (
         estimate(given(tmp_path, *keys), find_card("a100-80")) for keys in ((), ("grpo.dynamic_sample=true",))

@@ -137,13 +137,13 @@ def test_a_step_has_whole_groups(keys: str, accumulation: int, without: set[str]
     assert lost(made) == without
 
 
-def test_one_process_gives_the_answers_of_all(tmp_path: Path) -> None:
+def test_processes_share_the_answers(tmp_path: Path) -> None:
     command = "accelerate launch --num_processes 4 grpo.py --model_name_or_path m/m --dataset_name o/p"
     keys = "--reward_funcs accuracy_reward --per_device_train_batch_size 4 --generation_batch_size 64"
     made = imported(f"{command} {keys}\n", tmp_path, "run.sh")
     values = checked(made, tmp_path)
-    assert values["train"]["gradient_accumulation_steps"] == 4 and values["grpo"]["steps_per_generation"] == 4
-    assert lost(made) == {"launcher.num_processes"} and "num_processes" not in values.get("hardware", {})
+    assert values["hardware"] == {"num_processes": 4} and values["grpo"]["steps_per_generation"] == 4
+    assert not lost(made) and values["train"].get("gradient_accumulation_steps", 1) == 1
 
 
 @pytest.mark.parametrize("text", [
@@ -159,10 +159,10 @@ def test_what_is_no_number_is_reported(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("launcher", ["--use_deepspeed --zero_stage 3", "--use_fsdp --num_processes 2"])
-def test_nothing_is_divided(launcher: str, tmp_path: Path) -> None:
+def test_what_is_divided_there_is_divided_here(launcher: str, tmp_path: Path) -> None:
     command = f"accelerate launch {launcher} grpo.py --model_name_or_path m/m --dataset_name o/p"
     made = imported(f"{command} --reward_funcs accuracy_reward\n", tmp_path, "run.sh")
-    assert "hardware" not in checked(made, tmp_path) and not made.unsaid and lost(made)
+    assert checked(made, tmp_path)["hardware"] == {"num_processes": 2, "shard": "all"}
 
 
 def test_full_fine_tuning_stays_what_it_is(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_what_is_not_there_is_said(text: str, words: str, tmp_path: Path) -> Non
     ("name", "without", "rewards"),
     [
         ("trl_grpo.yaml", {"use_vllm"}, ["maths", "format"]),
-        ("trl_grpo.sh", {"launcher.num_processes"}, ["reward_model", "format", "overlong"]),
+        ("trl_grpo.sh", set(), ["reward_model", "format", "overlong"]),
         ("axolotl_grpo.yml", {
             "trl.use_vllm", "trl.sync_ref_model", "datasets[0].type", "lora_dropout", "chat_template: its words",
         }, ["gsm8k.py:correctness_reward", "gsm8k.py:format_reward"]),

@@ -122,18 +122,14 @@ class GrpoFile:
             draft.take_back(here, "nothing is evaluated")
 
     def settle_batch(self, draft: ProfileDraft) -> None:
-        """A step has whole groups here, and one process has its answers."""
+        """A step has whole groups here."""
         _, there, here = self._batch(draft)
-        processes = _count(draft.given(PROCESSES), 1)
-        if processes > 1:
-            draft.take_back(PROCESSES, "stage grpo generates and trains in one process", matters=True)
-        if here * processes == there:
+        if here == there:
             return
-        whys = [f"a step of {there} has no whole groups of answers here"] if here != there else []
-        whys += [f"one process does what {processes} did"] if processes > 1 else []
+        why = f"a step of {there} has no whole groups of answers here"
         if draft.given(ACCUMULATION) is not None:
-            draft.take_back(ACCUMULATION, f"it is {here * processes} here: {'; '.join(whys)}", matters=True)
-        draft.suppose(ACCUMULATION, here * processes, "; ".join(whys))
+            draft.take_back(ACCUMULATION, f"it is {here} here: {why}", matters=True)
+        draft.suppose(ACCUMULATION, here, why)
 
 
 def _count(value: Any, usual: int) -> int:
