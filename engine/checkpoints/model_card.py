@@ -89,7 +89,7 @@ def read_journal(run: Run, step: int) -> tuple[RunStarted | None, list[Evaluatio
     """The newest beginning of an attempt that led to `step`, and the evaluations that count."""
     start: RunStarted | None = None
     evaluations: list[EvaluationDone] = []
-    for record in Tail(run.journal).read():
+    for record in Tail(run.journal).records():
         if isinstance(record, RunStarted) and record.start_step <= step:
             start = record
             evaluations = [one for one in evaluations if one.step <= record.start_step]

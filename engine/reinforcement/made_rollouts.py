@@ -44,7 +44,7 @@ class MadeRollouts:
         self._folder: Path = run.rollouts
         self._answers: dict[int, AnswersGenerated] = {}
         self._scored: dict[int, RolloutMade] = {}
-        for record in Tail(run.journal).read():
+        for record in Tail(run.journal).records():
             if isinstance(record, AnswersGenerated):
                 self._answers[record.number] = record
             elif isinstance(record, RolloutMade):

@@ -124,7 +124,7 @@ def find_price(profile: Profile, device: str, num_cards: int, events: EventWrite
 def watch_budget(run: Run, limits: BudgetSection, price: RunPrice | None, events: EventWriter) -> BudgetWatch:
     """The watch over a run's budget, once the attempt is recorded that begins."""
     status = read_status(run)
-    saves = (record.seconds for record in Tail(run.journal).read() if isinstance(record, CheckpointSaved))
+    saves = (record.seconds for record in Tail(run.journal).records() if isinstance(record, CheckpointSaved))
     events.save_seconds = max(events.save_seconds, *list(saves)[-1:], 0.0)
     return BudgetWatch(
         limits,

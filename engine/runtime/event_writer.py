@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BEAT_SECONDS = 1.0
 TEXTS = ("message", "hint", "error", "detail", "reason")  # of a record, where a library's words may stand
-METRICS_BYTES = 16 << 20  # of metrics.jsonl: about 30,000 steps; what is older is compressed to a quarter
+SEGMENT_BYTES = 16 << 20  # of metrics.jsonl, about 30,000 steps, or of the journal; what is older is compressed
 LONGEST_LOG = 8 << 20  # bytes of engine.log; as much again stands in engine.log.1
 
 
@@ -52,8 +52,8 @@ class EventWriter:
         self._run = run
         self._is_silent = is_silent
         if not is_silent:
-            self._journal = Writer(run.journal, attempt=attempt, token=token)
-            self._metrics = Writer(run.metrics, attempt=attempt, token=token, longest=METRICS_BYTES)
+            self._journal = Writer(run.journal, attempt=attempt, token=token, longest=SEGMENT_BYTES)
+            self._metrics = Writer(run.metrics, attempt=attempt, token=token, longest=SEGMENT_BYTES)
         self._phase: Phase = "starting"
         self._outer_phases: list[Phase] = []
         self._ledger: LedgerWriter | None = None

@@ -107,4 +107,4 @@ class RequestInbox:
 def answers_in(run: Run) -> list[Answers]:
     """The records of the journal that answer requests or are to be replayed, oldest first."""
     kinds = (ControlApplied, ControlRefused, MicroBatchChanged)
-    return [record for record in Tail(run.journal).read() if isinstance(record, kinds)]
+    return [record for record in Tail(run.journal).records() if isinstance(record, kinds)]

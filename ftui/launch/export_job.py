@@ -107,7 +107,9 @@ def _disk_line(request: ExportRequest) -> tuple[str, str]:
         tensors = read_tensors_of(Path(request.weights), is_complete=False)
         numbers = sum(prod(tensor.shape) for tensor in tensors.values())
     else:
-        started = (record for record in Tail(Run(Path(request.run)).journal).read() if isinstance(record, RunStarted))
+        started = (
+            record for record in Tail(Run(Path(request.run)).journal).records() if isinstance(record, RunStarted)
+        )
         numbers = next((record.total_parameters for record in started), 0)
     per_number = BYTES_OF.get(request.kind, MOST_BYTES) + (MERGE_BYTES if request.is_adapter else 0.0)
     return disk_line(Path(request.target).parent, int(numbers * per_number) + HEAD_BYTES)

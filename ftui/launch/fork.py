@@ -101,9 +101,10 @@ def describe_epochs(parent: Run, checkpoint: Checkpoint, profile: Profile, diffe
     The number of steps is counted for all the rows from the first step on, by the fork's own batch.
     """
     done = read_stored_evaluation(checkpoint.path).epoch
-    started = next((r for r in reversed(Tail(parent.journal).read()) if isinstance(r, RunStarted)), None)
-    if done is None or started is None or profile.curriculum or any(line.startswith("data.") for line in differences):
+    starts = [record for record in Tail(parent.journal).records() if isinstance(record, RunStarted)]
+    if done is None or not starts or profile.curriculum or any(line.startswith("data.") for line in differences):
         return ""
+    started = starts[-1]
     num_sequences = started.num_sequences or started.steps_per_epoch * started.effective_batch
     per_epoch = math.ceil(num_sequences / profile.effective_batch)
     asked = None if profile.train.max_steps is not None else profile.train.num_train_epochs or 1

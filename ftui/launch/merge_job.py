@@ -66,7 +66,8 @@ def merge_job(
     ]
     if choice.replaces:
         plan.append(("replaces", "the same merge of these weights"))
-    num_parameters = next((one.total_parameters for one in Tail(run.journal).read() if isinstance(one, RunStarted)), 0)
+    starts = (record for record in Tail(run.journal).records() if isinstance(record, RunStarted))
+    num_parameters = next((record.total_parameters for record in starts), 0)
     plan.append(disk_line(target.parent, BYTES[chosen] * num_parameters))
 
     def merge(helper: Helper, on_detail: OnDetail) -> Rows:

@@ -10,7 +10,7 @@ from ftui.errors import FtuiError, UsageError
 from ftui.hardware.run_price import device_price
 from ftui.runs.checkpoint_index import CheckpointEntry, CheckpointHistory, read_checkpoints
 from ftui.runs.events import AnyRecord, EvaluationDone, Noted, RunOpened, RunStarted, Warned
-from ftui.runs.journal import PIECE, Tail
+from ftui.runs.journal import Tail
 from ftui.runs.manifest import Manifest, read_manifest
 from ftui.runs.records.spending import AttemptSpan, change_span
 from ftui.runs.run_folder import Run
@@ -85,7 +85,7 @@ def read_record(run: Run) -> RunRecord:
     facts, status = run.read_facts(), read_status(run)
     journal = _Gathered()
     for path in (run.supervisor_log, run.journal):
-        for record in _records(Tail(path)):
+        for record in Tail(path).records():
             journal.take(record)
     profile, problem = _read_profile(run)
     status = _with_prices(status, journal.attempts, profile.get(("hardware", "price_per_hour")))
@@ -130,13 +130,6 @@ class _Gathered:
                 count = self.messages[record.message].count if record.message in self.messages else 0
                 message = RunMessage(record.time, record.message, isinstance(record, Warned), count + 1)
                 self.messages[record.message] = message
-
-
-def _records(tail: Tail) -> Iterator[AnyRecord]:
-    before = -1
-    while tail.offset != before:
-        before = tail.offset
-        yield from tail.read(PIECE)
 
 
 def _manifests(run: Run, checkpoints: list[CheckpointEntry]) -> Iterator[Manifest]:

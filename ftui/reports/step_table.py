@@ -6,7 +6,6 @@ from typing import TextIO
 
 from ftui.reports.run_curves import RunCurves
 from ftui.reports.run_record import RunRecord
-from ftui.runs.curves import PIECE
 from ftui.runs.events import EvaluationDone, Step
 from ftui.runs.journal import Tail
 from ftui.text import shown
@@ -54,17 +53,15 @@ def counting_steps(record: RunRecord, curves: RunCurves) -> Iterator[Step]:
     limits = {
         number: min((start for later, start in starts.items() if later > number), default=None) for number in by_number
     }
-    last, tail, before = 0, Tail(record.run.metrics), -1
-    while tail.offset != before:
-        before = tail.offset
-        for step in tail.read(PIECE):
-            if not isinstance(step, Step) or (attempt := by_number.get(step.attempt)) is None:
-                continue
-            limit = limits[step.attempt]
-            is_own = step.token == attempt.token and step.step <= attempt.last_step
-            if is_own and step.step > last and (limit is None or step.step <= limit):
-                last = step.step
-                yield step
+    last = 0
+    for step in Tail(record.run.metrics).records():
+        if not isinstance(step, Step) or (attempt := by_number.get(step.attempt)) is None:
+            continue
+        limit = limits[step.attempt]
+        is_own = step.token == attempt.token and step.step <= attempt.last_step
+        if is_own and step.step > last and (limit is None or step.step <= limit):
+            last = step.step
+            yield step
 
 
 def _evaluation(evaluation: EvaluationDone | None, names: Sequence[str]) -> list[object]:

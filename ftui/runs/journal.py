@@ -15,7 +15,7 @@ import msgspec
 from ftui.errors import DiskError, DiskFullError
 from ftui.runs.events import AnyRecord
 from ftui.runs.records.record import FORM, Record
-from ftui.system.files import UnsafePathError, open_plain, open_private, sync_open, write_all
+from ftui.system.files import UnsafePathError, open_plain, open_private, sync_open, sync_path, write_all
 from ftui.system.segments import LONGEST_LINE, begin_anew, read_older, segment_start
 from ftui.system.volume import is_disk_full
 
@@ -140,6 +140,8 @@ class Writer:
         except OSError as error:
             self._longest *= 1.25
             print(f"{self._path.name} could not be begun anew: {error}", flush=True)
+            return
+        sync_path(self._path.parent)  # or a crash of the machine brings the old file back, without what is durable here
 
     def close(self) -> None:
         """Close the file. The writer cannot be used again."""
@@ -179,6 +181,13 @@ class Tail:
             raise UnsafePathError(f"{self.path} has a line too long to be a record.", hint="Remove the file.")
         self.offset += end
         return list(self._decode(data[:end].split(b"\n")[:-1]))
+
+    def records(self) -> Iterator[AnyRecord]:
+        """All that there are, as `read` gives them, with no more than a piece of the file in memory."""
+        before = -1
+        while self.offset != before:
+            before = self.offset
+            yield from self.read(PIECE)
 
     def _read_bytes(self, limit: int) -> bytes:
         """What lies at `offset`: of an older segment, where the file has been begun anew since."""

@@ -78,7 +78,7 @@ class Run(msgspec.Struct, frozen=True):
 
     @property
     def segments(self) -> Path:
-        """What was in metrics.jsonl and telemetry.jsonl before they were begun anew (ftui/system/segments.py)."""
+        """What stood in metrics, journal and telemetry before they were begun anew (ftui/system/segments.py)."""
         return self.folder / "segments"
 
     @property

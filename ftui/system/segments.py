@@ -142,7 +142,7 @@ def begin_anew(path: Path, descriptor: int, *, keep: int | None) -> int:
 
 
 def _put_in_place(path: Path, head: bytes) -> int:
-    """A new file at `path`, and its descriptor. After a crash of the machine the old one may stand there again."""
+    """A new file at `path`, and its descriptor. Its folder is for the caller to sync."""
     temporary = path.with_name(f".{path.name}.new")
     temporary.unlink(missing_ok=True)
     descriptor = open_private(temporary, os.O_RDWR | os.O_APPEND | os.O_EXCL)

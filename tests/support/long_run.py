@@ -26,7 +26,7 @@ from tests.support.events import (
 )
 
 TOKEN = "0" * 16
-METRICS_BYTES = 16 << 20  # as the engine has it (engine/runtime/event_writer.py), whose libraries are not needed here
+SEGMENT_BYTES = 16 << 20  # as the engine has it (engine/runtime/event_writer.py), whose libraries are not needed here
 
 
 def step_record(number: int, per_epoch: int, now: float) -> Step:
@@ -49,7 +49,7 @@ def make_run(folder: Path, steps: int, log_lines: int, *, evaluations: int = 200
     encode = msgspec.json.Encoder().encode
     descriptor = open_private(run.metrics, os.O_RDWR | os.O_APPEND)
     for number in range(1, steps + 1):
-        if number % 1000 == 0 and os.fstat(descriptor).st_size >= METRICS_BYTES:
+        if number % 1000 == 0 and os.fstat(descriptor).st_size >= SEGMENT_BYTES:
             descriptor = begin_anew(run.metrics, descriptor, keep=None)
         os.write(descriptor, encode(step_record(number, per_epoch, now - steps + number)) + b"\n")
     os.close(descriptor)
@@ -103,7 +103,7 @@ class Growing:
     def __init__(self, run: Run, steps: int) -> None:
         self._per_epoch = max(1, steps // 4)
         self._next = steps + 1
-        self._metrics = Writer(run.metrics, attempt=1, token=TOKEN, longest=METRICS_BYTES)
+        self._metrics = Writer(run.metrics, attempt=1, token=TOKEN, longest=SEGMENT_BYTES)
         self._journal = Writer(run.journal, attempt=1, token=TOKEN)
         self._telemetry = Writer(run.telemetry, attempt=1, token=TOKEN)
 

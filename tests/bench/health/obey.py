@@ -64,13 +64,9 @@ OBEYED = {
         "entropy_gone", "hacked-at-odds", "a tenth of train.learning_rate",
         rewarded("short", "words", weights=[1.0, 0.2], seed=8, learning_rate=2e-4),
     ),
-    "kl-budget-beta": Obeyed(
+    "kl-budget": Obeyed(
         "kl_budget", "hacked-far-away", "Raise grpo.beta",
         rewarded("vowels", seed=10, learning_rate=1e-2, beta=1.0, reference_column="said"),
-    ),
-    "kl-budget-rate": Obeyed(
-        "kl_budget", "hacked-far-away", "a lower train.learning_rate",
-        rewarded("vowels", seed=10, learning_rate=1e-3, beta=0.0001, reference_column="said"),
     ),
 }  # fmt: skip
 
@@ -105,6 +101,9 @@ def main(arguments: list[str]) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         sections = every[name]
         kept = supervise(folder, sections) if callable(sections) else reinforce(folder, sections)
+        if name in OBEYED:
+            rule, before, words, _ = OBEYED[name]
+            kept["obeyed"] = {"rule": rule, "before": before, "words": words}
         target.write_text(json.dumps(kept, separators=(",", ":")) + "\n")
         print(name, "recorded", flush=True)
 

@@ -13,6 +13,8 @@ from ftui.profile.schema import Profile
 from ftui.runs.events import AnyRecord, Step
 from ftui.runs.health.health_rules import RULES, HealthFinding, Thresholds
 from ftui.runs.health.paired_rows import overfitting
+from ftui.runs.records.signs_of_life import Telemetry
+from ftui.supervisor.machine_health import MachineHealth
 from tests.bench.health.curves import Curve, clipped, known_by_heart, spiked, starved
 from tests.bench.health.measure import findings
 from tests.support.events import make_run_started, make_step
@@ -106,6 +108,40 @@ def test_fewer_epochs_are_not_known_by_heart() -> None:
     course = curve.records()
     assert told("memorisation", course)
     assert not told("memorisation", [one for one in course if not isinstance(one, Step) or one.step <= start])
+
+
+def last_alarm(*, obeyed: bool) -> tuple[int, float]:
+    """An engine that leaks 8 MiB a second of 16 GiB, in a run that takes an hour: how often that is told, and the least
+    that was ever free; `obeyed`: at each alarm it is parked and resumed."""
+    health, gib = MachineHealth(LIMITS), 1 << 30
+    used, num_told, least = 2 * gib, 0, 16 * gib
+    for second in range(3600):
+        used += 8 << 20
+        least = min(least, 16 * gib - used)
+        sample = Telemetry(memory_used=min(used, 16 * gib), memory_total=16 * gib)
+        if health.look(sample, free_bytes=None, to_end=3600.0 - second, now=float(second)):
+            num_told += 1
+            if obeyed:
+                health, used = MachineHealth(LIMITS), 2 * gib
+    return num_told, least / gib
+
+
+def test_a_new_engine_has_memory_to_the_end() -> None:
+    assert last_alarm(obeyed=False)[1] < 0
+    num_told, least = last_alarm(obeyed=True)
+    assert 1 <= num_told <= 6 and least > 1
+
+
+def test_what_is_deleted_in_time_lets_the_run_end() -> None:
+    """A disk with 40 GiB that fills by 20 MiB a second; half of it is other runs' checkpoints."""
+    health, free, told_at = MachineHealth(LIMITS), 40 << 30, list[int]()
+    for second in range(2400):
+        free -= 20 << 20
+        to_end = 2400.0 - second
+        if health.look(Telemetry(), free_bytes=free, to_end=to_end, now=float(second)):
+            told_at.append(second)
+            free += 20 << 30
+    assert len(told_at) == 1 and told_at[0] < 1200 and free > 0
 
 
 def test_the_best_step_is_not_overfitted() -> None:
