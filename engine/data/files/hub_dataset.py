@@ -80,10 +80,16 @@ def fetch_dataset(
 
 def _without_media(name: str, table: Any) -> tuple[Any, tuple[str, ...]]:
     """The table without its columns of pictures and sound, and their names."""
-    media = tuple(key for key, feature in table.features.items() if type(feature).__name__ in MEDIA)
+    media = tuple(key for key, feature in table.features.items() if _is_media(feature))
     if media and len(media) == len(table.features):  # a table without columns has no rows
         raise DataError(f"{name} holds images, audio or video alone ({', '.join(media)}): only text can be trained on.")
     return table.remove_columns(list(media)), media
+
+
+def _is_media(feature: Any) -> bool:
+    """Whether a column is of pictures or sound, or of lists of them."""
+    name = type(feature).__name__
+    return name in MEDIA or (name in ("List", "LargeList") and _is_media(feature.feature))
 
 
 def _find_commit(name: str, revision: str | None) -> str | None:
