@@ -5,6 +5,9 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from ftui.engine.distributed.process_group import ProcessGroup
+from ftui.engine.objectives.loss import RowLayout
+from ftui.engine.planning.plan import Reuse
 from ftui.engine.reinforcement.answer_batches import AnswerBatches
 from ftui.engine.reinforcement.old_log_probs import OldLogProbs
 from ftui.engine.reinforcement.ppo_rollouts import TokenLearning
@@ -101,3 +104,22 @@ def test_the_coefficient_goes_on_from_where_it_is_and_only_where_it_is_steered()
     assert found.kl_coef == pytest.approx(0.3 * (1 + np.sign(found.figures["objective/kl"] or 0) * 0.2 * 3 / 30))
     none = {"objective/kl": None, "objective/kl_coef": 0.0}
     assert complete(TrainState(), kl_coef=0.0).figures.items() >= none.items()
+
+
+def test_each_pass_deals_the_answers_anew() -> None:
+    """Three passes over two steps: the first in order, the others in orders of their own, of a rollout of its own; each
+    has every answer once, and always the same."""
+    rollout = scored()
+
+    def passes(number: int) -> list[list[int]]:
+        batches = AnswerBatches(Reuse(2, 3), 0, ProcessGroup(), RowLayout.PADDED, masks_truncated=False, by_token=True)
+        batches.load(rollout, [2, 2], {})
+        steps = [list(batches.answers_of(6 * number + step)) for step in range(1, 7)]
+        return [steps[first] + steps[first + 1] for first in (0, 2, 4)]
+
+    found = [passes(number) for number in range(20)]
+    assert found == [passes(number) for number in range(20)]
+    assert all(sorted(order) == [0, 1, 2, 3] for of_rollout in found for order in of_rollout)
+    assert all(of_rollout[0] == [0, 1, 2, 3] for of_rollout in found)
+    assert len({(*second, *third) for _, second, third in found}) > 15
+    assert sum(second != third for _, second, third in found) > 15
