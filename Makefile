@@ -22,5 +22,5 @@ EXAMPLES ?= 100000
 SEED ?= 0
 
 torture:                        # a night: lives that are cut anywhere, files with anything in them; a table at the end
-	pytest -n 2 --dist worksteal tests/faults/test_cuts.py --trials $(LIVES) --first-seed $(SEED)
-	pytest -n 2 --dist worksteal tests/faults/test_mutated_files.py --trials $(EXAMPLES) --first-seed $(SEED)
+	pytest -n 2 --dist worksteal $(addprefix tests/faults/test_,cuts.py mutated_files.py save.py damage.py disk.py) tests/attacks \
+		--trials $(LIVES) --examples $(EXAMPLES) --first-seed $(SEED)

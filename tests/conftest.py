@@ -101,6 +101,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--trials", type=int, default=0, help="run this many trials of tests/faults/test_cuts.py")
+    parser.addoption(
+        "--examples", type=int, default=0, help="change each kind of file so often (test_mutated_files.py)"
+    )
     parser.addoption("--first-seed", type=int, default=0, help="seed of the first of them")
     parser.addoption("--published", help="JSON file of measurements for tests/engine/published, instead of its own")
     parser.addoption("--update-pictures", action="store_true", help="draw the pictures of the screens anew")

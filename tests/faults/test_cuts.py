@@ -148,6 +148,15 @@ def stage_of(name: str) -> str:
     return drawn_as(name).stage if found is None else found.stage
 
 
+def kind_of(name: str) -> str:
+    """Stage, method and ranks of a configuration, or of a run that is drawn."""
+    if (found := CONFIGURATIONS.get(name)) is not None:
+        return f"{found.stage}, {found.method}"
+    drawn = drawn_as(name)
+    ranks = "" if drawn.size == 1 else f", {drawn.size} ranks, shard {drawn.shard}"
+    return f"{drawn.stage}, {drawn.method}{ranks}"
+
+
 @dataclass
 class References:
     """Runs that nobody touched, each made once."""
@@ -225,6 +234,7 @@ def test_cut_anywhere_and_the_same_in_the_end(
     life, parts = Life(bench, make_run(bench, name), zygote, size), schedule(seed, most, places, size=size)
     print(f"{name}, seed {seed}:", *parts, sep="\n")
     account.name = f"{name}-{seed}"
+    account.row = f"lives: {kind_of(name)}"
     account.figures.update(trials=1, failed=1)
     if configuration.request:
         change_rate(life)

@@ -136,7 +136,7 @@ if "ftui.supervisor" in sys.orig_argv:
     forecasts.FEWEST, machine_health.SAMPLE_SECONDS = 9, 0.0  # of a second each: ten minutes otherwise
 if "ftui.engine" in sys.orig_argv:
     from tests.support.sabotage import arm
-    arm("gate", [os.environ["GATE"], 1])
+    arm("gate", ["updating", os.environ["GATE"], 1])
 """
 SAMPLES, LESS = 120, 4 << 20  # others fill the disk in so many samples, with so many bytes between two
 

@@ -1,6 +1,6 @@
 """Files that somebody or something has changed: whatever stands in them, they are read or refused, and nothing else.
 
-A few mutations of each kind run always; `pytest tests/faults/test_mutated_files.py --trials 100000` tries so
+A few mutations of each kind run always; `pytest tests/faults/test_mutated_files.py --examples 100000` tries so
 many of each (`make torture`), from `--first-seed` on. The seed of a failure is in its message.
 """
 
@@ -102,7 +102,8 @@ TARGETS: dict[str, tuple[list[Path], Reader]] = {
 def test_a_mutated_file_is_read_or_refused(
     name: str, tmp_path: Path, pytestconfig: pytest.Config, account: Account
 ) -> None:
-    trials, first = pytestconfig.getoption("trials") or ALWAYS, pytestconfig.getoption("first_seed")
+    trials, first = pytestconfig.getoption("examples") or ALWAYS, pytestconfig.getoption("first_seed")
+    account.row, account.figures["trials"] = f"fuzz: {name}", trials
     seeds, read = TARGETS.get(name) or made_here(name, tmp_path / "made")
     assert seeds
     before, ends = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, Counter[str]()
