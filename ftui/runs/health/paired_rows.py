@@ -31,9 +31,19 @@ def overfitting(
     if mean < LEAST_RISE * fmean(best) or mean <= limit * error:
         return None
     worse = sum(rise > 0 for rise in rises)
+    evidence = (
+        f"{worse} of {len(rises)} evaluation rows are worse at step {step} than at step {best_step}, by "
+        f"{mean:.3f} ± {error:.3f} nats a token"
+    )
+    if best_step == 0:  # final/ would be the model as it was
+        return HealthFinding(
+            "overfitting",
+            evidence,
+            "So far training has only made them worse: `ftui abort {run}`, and begin again with a tenth of "
+            "train.learning_rate, or with more rows like these.",
+        )
     return HealthFinding(
         "overfitting",
-        f"{worse} of {len(rises)} evaluation rows are worse at step {step} than at step {best_step}, by "
-        f"{mean:.3f} ± {error:.3f} nats a token",
+        evidence,
         f"End it: `ftui stop {{run}}`. With eval.load_best_model_at_end final/ is made of step {best_step}.",
     )

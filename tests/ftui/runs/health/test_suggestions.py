@@ -150,3 +150,5 @@ def test_the_best_step_is_not_overfitted() -> None:
     found = overfitting(100, best, 300, later, LIMITS.overfitting)
     assert found is not None and "final/ is made of step 100" in found.suggestion
     assert overfitting(100, best, 100, best, LIMITS.overfitting) is None
+    untrained = overfitting(0, best, 300, later, LIMITS.overfitting)
+    assert untrained is not None and "a tenth of train.learning_rate" in untrained.suggestion, "no step is any good"
