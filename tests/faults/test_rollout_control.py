@@ -40,6 +40,7 @@ OVERRIDES = {
              "rewards.pattern=none"),
     "ppo": (*BY_MODEL, "ppo.target=0.05", "ppo.horizon=40"),
 }  # fmt: skip
+SHORT = "train.num_train_epochs=1"
 COMMON = ("eval.sample_prompts=[]", "train.warmup_steps=0", "checkpoint.save_steps=100")
 PLACES = {
     "grpo": ("generating", FUNCTION, "values", "updating"),
@@ -60,6 +61,7 @@ def life_at(
     (bench.folder / "rewards.py").write_text(code.format(path=str(bench.folder / "gate")))
     (bench.folder / "gate").write_text("1000000")
     overrides = [*prepare_prompts(bench, stage, "lora"), *OVERRIDES[stage], *COMMON, *(TWO if size > 1 else ())]
+    overrides += [] if code is CODE else [SHORT]
     resolved = resolve(bench.profile("steered"), overrides=[one.replace(BENCH, str(bench.folder)) for one in overrides])
     assert create(run, resolved)
     monkeypatch.setenv("XDG_STATE_HOME", bench.env["XDG_STATE_HOME"])

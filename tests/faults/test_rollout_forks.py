@@ -26,6 +26,12 @@ MIDDLE = 8
 """A step in the middle of a rollout, which lasts for six steps: two passes over three."""
 
 
+@pytest.fixture
+def trials(request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--trials"):
+        pytest.skip("with --trials only: new interpreters, whose engine does what another test shows")
+
+
 @pytest.fixture(params=OVERRIDES)
 def parent(request: pytest.FixtureRequest, bench_source: Path, memory: Path, zygote: Zygote) -> Life:
     """A run that nobody touched, at its end."""
@@ -77,7 +83,7 @@ def log(run: Run) -> list[object]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parent", ["ppo"], indirect=True)
-def test_the_command_resumes_from_a_checkpoint(parent: Life) -> None:
+def test_the_command_resumes_from_a_checkpoint(trials: None, parent: Life) -> None:
     bench: Workbench = parent.bench
     result = bench.ftui("resume", "parent", "--from", str(MIDDLE), "--name", "told")
     assert result.returncode == 0, result.stderr
