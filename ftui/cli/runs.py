@@ -184,7 +184,8 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     yield "checkpoint", f"step {newest.step}" if newest else "none"
     if state.resumed_from:
         yield "resumed from", shown(state.resumed_from)
-    for alarm in state.alarms[-ALARMS_SHOWN:]:
+    older_red = [alarm for alarm in state.alarms[:-ALARMS_SHOWN] if alarm.level == "red"]
+    for alarm in [*older_red, *state.alarms[-ALARMS_SHOWN:]]:
         yield f"health, {alarm.level}", f"step {alarm.step}: {shown(alarm_name(alarm))}: {shown(alarm.evidence)}"
         yield "", shown(alarm.suggestion)
     for number, line in enumerate(state.warning.splitlines()):

@@ -30,6 +30,7 @@ from ftui.runs.events import (
     Step,
     Warned,
 )
+from ftui.runs.health.kept_alarms import add_alarm
 from ftui.runs.records.engine_end import explain_end
 from ftui.runs.records.health_records import HealthAlarm
 from ftui.runs.records.hook_records import HookEnded, StopRecord
@@ -40,7 +41,6 @@ from ftui.runs.records.rollout_records import RolloutMade
 from ftui.runs.records.spending import BudgetUsed, add_sign, change_span, with_budget
 from ftui.runs.records.supervisor_records import Adopted, EngineEnded, EngineStarted, Restarting, Stalled
 from ftui.runs.state import (
-    Alarm,
     Evaluation,
     Push,
     Restart,
@@ -55,7 +55,6 @@ LEAVING = ("stop", "park", "abort")  # requests that end the attempt
 EVALUATIONS_KEPT = 16  # enough to fall back on when a resume drops the newest; status.json is written every second
 RESTARTS_KEPT = 16  # more than follow one another
 PUSHES_KEPT = 8
-ALARMS_KEPT = 8
 
 
 def fold(state: RunState, record: AnyRecord) -> RunState:
@@ -128,7 +127,7 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
         case RolloutMade():
             return replace(state, rollout=record, first_rollout=state.first_rollout or record)
         case HealthAlarm():
-            return _with_alarm(state, record)
+            return replace(state, alarms=add_alarm(state.alarms, record))
         case Stalled():
             seconds_still, limit = units.duration(record.seconds), units.duration(record.limit_seconds)
             return replace(state, stalled=f"{record.phase} stood still for {seconds_still} (limit {limit})")
@@ -137,13 +136,6 @@ def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
         case RunFinished() | RunStopped() | RunFailed():
             return _with_ending(state, record)
     return state
-
-
-def _with_alarm(state: RunState, record: HealthAlarm) -> RunState:
-    """By time: engine and supervisor each write theirs."""
-    alarm = Alarm(record.time, record.rule, record.level, record.step, record.evidence, record.suggestion)
-    alarms = sorted([*state.alarms, alarm], key=lambda one: (one.time, one.rule))
-    return replace(state, alarms=alarms[-ALARMS_KEPT:])
 
 
 def _is_closed(state: RunState) -> bool:

@@ -10,7 +10,7 @@ from ftui.cli.terminal import table
 from ftui.runs.events import RankSeconds, RunFailed
 from ftui.runs.records.supervisor_records import EngineStarted
 from ftui.runs.run_folder import Run
-from ftui.runs.state import Evaluation, RunState
+from ftui.runs.state import Alarm, Evaluation, RunState
 from ftui.runs.status import Status
 from ftui.system.process_id import Identity
 from ftui.text import cells
@@ -114,6 +114,13 @@ def test_ranks_are_among_the_facts(run: Run) -> None:
     lines = [value for _, value in runs.facts(run, Status(time=165.0, state=RunState(ranks=many)))]
     assert [line[:8] for line in lines if line.startswith("rank ")][1:] == [f"rank {n}:" for n in range(24, 40)]
     assert "and 24 ranks that were faster" in lines
+
+
+def test_a_red_alarm_is_among_the_facts_however_many_follow(run: Run) -> None:
+    alarms = [Alarm(float(step), "spike", "amber", step, "high", "Look.") for step in range(5)]
+    alarms.insert(1, Alarm(0.5, "dead_adapter", "red", 0, "still 0", "Leave it out."))
+    told = [line for line in runs.facts(run, Status(time=165.0, state=RunState(alarms=alarms))) if "health" in line[0]]
+    assert [label for label, _ in told] == ["health, red", *["health, amber"] * 3]
 
 
 def test_an_ending_is_among_the_facts(run: Run, append: Any, capsys: pytest.CaptureFixture[str]) -> None:
