@@ -32,7 +32,8 @@ class SamplingSection(Section):
     """Above 1, tokens of prompt and answer become less likely to come again."""
 
     max_num_seqs: int | None = weights(None, ge=1)
-    """Most answers that are generated at once. Default: all of a rollout. Where memory runs out it is halved."""
+    """Most answers that a process generates at once. Default: all of its part of a rollout. Where memory runs out it is
+    halved."""
 
     num_generations_eval: int | None = weights(None, ge=1)
     """Answers to each prompt of an evaluation, sampled as in training. Default: one, greedily."""
