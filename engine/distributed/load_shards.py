@@ -29,6 +29,7 @@ from ..models.load_model import auto_class, check_kind, check_score_head, has_sc
 from ..models.performance import decoder_layers
 from ..models.transformers_internals import parts_of_model
 from ..models.weights import read_tensors
+from ..reinforcement.value_head import is_of_value_head
 from ..system.device import Hardware
 from ..system.memory import return_freed_memory
 from .process_group import ProcessGroup
@@ -145,7 +146,8 @@ def check_adapter(model: Any, adapted: Any) -> None:
             hint="Leave them out of adapter.target_modules.",
         )
     for name, weight in adapted.named_parameters():
-        if weight.requires_grad and "lora_" not in name and SCORE_HEAD not in name:
+        is_beside = "lora_" in name or SCORE_HEAD in name or is_of_value_head(name)
+        if weight.requires_grad and not is_beside:
             raise ModelError(f"Beside a sharded base only LoRA's matrices are trained, not {name}.", hint=WHOLE)
     if any(isinstance(module, LoraLayer) and module.lora_variant for module in adapted.modules()):
         raise ModelError("Beside a sharded base DoRA and other variants of LoRA do not work yet.", hint=WHOLE)
