@@ -210,7 +210,7 @@ class RolloutMaker:
         checkpoints = [checkpoint.path for checkpoint in checkpoints_in(self.run.checkpoints)]
         try:
             remove_answers(self.run.rollouts, number)
-            remove_old_rollouts(self.run.rollouts, self.profile.log.rollout_total_limit, checkpoints)
+            remove_old_rollouts(self.run.rollouts, self.profile.log.rollout_total_limit, checkpoints, number)
         except OSError as error:
             self.events.warn(f"old rollouts could not be deleted: {error}")
 

@@ -28,9 +28,10 @@ def rollout_of(checkpoint: Path) -> int | None:
     return None if number < 0 else number
 
 
-def remove_old_rollouts(folder: Path, keep: int, checkpoints: Iterable[Path]) -> list[int]:
+def remove_old_rollouts(folder: Path, keep: int, checkpoints: Iterable[Path], current: int) -> list[int]:
     """Delete all but the newest `keep` rollouts; returns the numbers of those that are gone.
 
+    `current`, which the run is on, stays, also where that is before the one of a parent that a fork has taken along.
     One that a checkpoint is on stays, and so does every one after that of the newest checkpoint: a run that is killed
     goes on from there, and takes them again.
 
@@ -42,7 +43,7 @@ def remove_old_rollouts(folder: Path, keep: int, checkpoints: Iterable[Path]) ->
     if not old:
         return []
     needed = {number for checkpoint in checkpoints if (number := rollout_of(checkpoint)) is not None}
-    gone = [number for number in old if number not in needed and number < max(needed, default=0)]
+    gone = [number for number in old if number not in {*needed, current} and number < max(needed, default=0)]
     for number in gone:
         for ending in ENDINGS:
             (folder / f"{rollout_name(number)}{ending}").unlink(missing_ok=True)

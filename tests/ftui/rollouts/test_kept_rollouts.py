@@ -33,16 +33,23 @@ def numbers(folder: Path) -> list[int]:
 
 def test_the_newest_and_those_of_checkpoints_stay(folder: Path) -> None:
     checkpoints = [checkpoint(folder, 3, 1), checkpoint(folder, 12, 5)]
-    assert remove_old_rollouts(folder, 2, checkpoints) == [0, 2, 3, 4]
+    assert remove_old_rollouts(folder, 2, checkpoints, 7) == [0, 2, 3, 4]
     assert numbers(folder) == [1, 5, 6, 7]
     assert len(list(folder.iterdir())) == 4 * 3
 
 
 def test_a_run_that_would_go_on_from_its_beginning_has_all(folder: Path) -> None:
-    assert remove_old_rollouts(folder, 1, []) == []
-    assert remove_old_rollouts(folder, 1, [checkpoint(folder, 1, None)]) == []
-    assert remove_old_rollouts(folder, 8, [checkpoint(folder, 9, 7)]) == []
-    assert numbers(folder) == list(range(8)) and remove_old_rollouts(folder.parent / "none", 1, []) == []
+    assert remove_old_rollouts(folder, 1, [], 7) == []
+    assert remove_old_rollouts(folder, 1, [checkpoint(folder, 1, None)], 7) == []
+    assert remove_old_rollouts(folder, 8, [checkpoint(folder, 9, 7)], 7) == []
+    assert numbers(folder) == list(range(8)) and remove_old_rollouts(folder.parent / "none", 1, [], 0) == []
+
+
+def test_a_fork_whose_rollouts_take_more_steps_keeps_the_one_it_is_on(folder: Path) -> None:
+    """Its parent was at a rollout of a higher number, which came along."""
+    inherited = checkpoint(folder, 8, 6)
+    assert remove_old_rollouts(folder, 1, [inherited], 2) == [0, 1, 3, 4, 5]
+    assert numbers(folder) == [2, 6, 7]
 
 
 def test_a_child_gets_what_its_checkpoint_is_on(folder: Path, tmp_path: Path) -> None:
