@@ -86,7 +86,7 @@ class RankAttempt(Attempt):
 
     def __init__(self, ranks: Sequence[Attempt], victim: int | None) -> None:
         super().__init__(ranks[0]._zygote, ranks[0].run, ranks[0].number)
-        self._ranks, self._victim = ranks, victim
+        self._ranks, self._victim, self.pid = ranks, victim, ranks[0].pid
         processes: Any = ranks
         self._engine = EngineProcess(processes)
 
