@@ -34,6 +34,7 @@ from .objectives import make_objective
 from .offload.base_layers import base_on_host
 from .offload.host_state import keep_state_on_host
 from .offload.load_packed import load_packed
+from .offload.reference_weights import ReferenceWeights
 from .offload.stored_activations import offload_activations
 from .optim.optimizer import make_optimizer
 from .reinforcement.value_head import add_value_head
@@ -129,7 +130,8 @@ def assemble(profile: Profile, data: TrainingData, model: Any, hardware: Hardwar
     optimizer = make_optimizer(model, profile.train)
     if "state" in profile.hardware.offload:
         keep_state_on_host(optimizer)
-    return ModelParts(model, module, objective, optimizer, hardware, choose_layout(model, profile, hardware))
+    reference = ReferenceWeights(model) if profile.keeps_reference else None  # a resume brings later ones
+    return ModelParts(model, module, objective, optimizer, hardware, choose_layout(model, profile, hardware), reference)
 
 
 def describe_provenance(

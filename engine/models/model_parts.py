@@ -10,6 +10,7 @@ from torch.distributed.tensor import DTensor
 from ..distributed.sharded_base import ShardedBase
 from ..objectives import Loss, Objective
 from ..objectives.loss import RowLayout, under_adapter
+from ..offload.reference_weights import ReferenceWeights
 from ..system.device import Hardware
 
 
@@ -48,7 +49,8 @@ class ModelParts:
     """The model (with its adapter, if it has one), the wrapped LossModule around it with its objective, its optimizer,
     and the device.
 
-    `layout`: how the rows of a micro-batch go through it (engine/models/joined_rows.py).
+    `layout`: how the rows of a micro-batch go through it (engine/models/joined_rows.py). `reference`: the trained
+    weights as the run began, where the model is held to itself by them.
     """
 
     model: Any
@@ -57,6 +59,7 @@ class ModelParts:
     optimizer: torch.optim.Optimizer
     hardware: Hardware
     layout: RowLayout = RowLayout.PADDED
+    reference: ReferenceWeights | None = None
 
     @property
     def attention(self) -> str:

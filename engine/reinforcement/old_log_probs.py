@@ -3,7 +3,7 @@ said.
 
 Both are measured before the first step on them, in the micro-batches of the steps, so that a ratio is 1 to the last bit
 where the model is the same; and kept beside the rollout, since a resumed run has only a later model. The reference is
-the model without its adapter: no second one is held.
+the model without its new adapter, or with the weights that it began with in place of its own: no second one is held.
 """
 
 import contextlib
@@ -156,4 +156,5 @@ class OldLogProbs:
         return np.asarray(found.values.float().cpu()), np.asarray(said.float().cpu())
 
     def _reference(self) -> Any:
-        return self.parts.model.disable_adapter()
+        kept = self.parts.reference
+        return self.parts.model.disable_adapter() if kept is None else kept.in_place()

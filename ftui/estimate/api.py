@@ -14,7 +14,7 @@ from ftui.errors import FtuiError, ModelError, UnavailableError
 from ftui.estimate import closed_form, disk, fit, levers, timing
 from ftui.estimate.guess_rows import guess_rows
 from ftui.estimate.measurements import ProbeRecord, correct_memory, find_probe, seconds_by
-from ftui.estimate.placement.scoring_model import add_scoring_model, scoring_bytes
+from ftui.estimate.placement.scoring_model import REFERENCE, add_scoring_model, scoring_bytes
 from ftui.estimate.result import FIT, Duration, Estimate, MeasuredFirst, Measuring, Memory, usable, verdict
 from ftui.estimate.rollouts.evaluated_answers import answered_rows
 from ftui.estimate.rollouts.rollout_cost import (
@@ -114,7 +114,7 @@ def _lacking_memory(setup: TrainingSetup) -> list[str]:
     if not closed_form.lacks_host_memory(setup):
         return []
     needed, room = units.size(closed_form.host_memory(setup)), units.size(setup.host_memory or 0)
-    return [f"what it offloads needs {needed} of host memory, and a run may use {room} here"]
+    return [f"what it offloads or keeps there needs {needed} of host memory, and a run may use {room} here"]
 
 
 def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> TrainingSetup | str:
@@ -149,6 +149,9 @@ def memory_of(setup: TrainingSetup, known: Known = NOTHING) -> Memory:
     if simulated is not None and (setup.answered or setup.sampled) and closed.process > simulated.process:
         simulated = None  # steps and losses were simulated, answers were not
     told, closed = (add_scoring_model(one, setup.scoring or 0) for one in (simulated or closed, closed))
+    if setup.card.kind == "cpu":  # elsewhere it is in host memory
+        kept = closed_form.reference_bytes(setup)
+        told, closed = (add_scoring_model(one, kept, REFERENCE) for one in (told, closed))
     return correct_memory(told, setup, closed, known.probes)
 
 

@@ -142,12 +142,18 @@ def host_memory(setup: TrainingSetup) -> int:
     saving = moments + gradient_bytes(setup, trained)  # weights are as large as their gradients
     if setup.method == "full" and setup.shard != "none":  # a checkpoint is written tensor by tensor, and read in slices
         loading = saving = 2 * FP32 * widest
-    return (HOST_BYTES + max(loading, saving) + offloaded_bytes(setup)) * setup.num_processes
+    kept = offloaded_bytes(setup) + reference_bytes(setup)
+    return (HOST_BYTES + max(loading, saving) + kept) * setup.num_processes
+
+
+def reference_bytes(setup: TrainingSetup) -> int:
+    """Of the trained weights as the run began, which a process keeps in host memory where it is held to them."""
+    return gradient_bytes(setup, find_trained(setup)) if setup.keeps_reference else 0
 
 
 def lacks_host_memory(setup: TrainingSetup) -> bool:
     """Whether what is offloaded finds no room on the machine, as far as it is known."""
-    if setup.host_memory is None or not (setup.offload or setup.activation_offload):
+    if setup.host_memory is None or not (setup.offload or setup.activation_offload or setup.keeps_reference):
         return False
     return host_memory(setup) > setup.host_memory
 

@@ -61,6 +61,7 @@ class TrainingSetup:
         sampled: the answers that it trains on, where it samples them itself (stage grpo).
         shard, dp_shard_size, offload, activation_offload: as they stand in the profile; `adds_tokens`: whether it has
             new tokens.
+        keeps_reference: whether the trained weights are kept as they were at the start.
         scoring: bytes of the reward model that answers are scored with; `None`: not known.
         num_cards: how many of the card the machine has, host_memory: bytes of RAM that a run may use there; as far as
             that is known.
@@ -125,6 +126,7 @@ class TrainingSetup:
     activation_offload: bool = False
     adds_tokens: bool = False
     scoring: int | None = 0
+    keeps_reference: bool = False
     num_cards: int = 1
     host_memory: int | None = None
     forgotten: int | None = None
@@ -233,7 +235,7 @@ def build_setup(
         optim=train.optim, packing=data.packing, exclude_modules=adapter.exclude_modules,
         layers_to_transform=adapter.layers_to_transform, layers_pattern=adapter.layers_pattern,
         rank_pattern=adapter.rank_pattern, bias=adapter.bias, trainable_modules=adapter.trainable_modules or (),
-        has_mask=has_mask,
+        has_mask=has_mask, keeps_reference=profile.keeps_reference,
         evaluates=any(given is not None for given in (data.eval, data.eval_fraction, data.eval_num_rows)),
         weight_decay=train.weight_decay > 0, momentum=bool(args is not None and args.momentum),
         centered=bool(args is not None and args.centered),

@@ -196,6 +196,13 @@ class Profile(Section):
         return self.eval
 
     @property
+    def keeps_reference(self) -> bool:
+        """Whether the trained weights are kept as they were at the start, for a divergence from them: a new adapter is
+        switched off instead."""
+        is_off = self.adapter.is_lora and self.adapter.name_or_path is None
+        return self.samples_answers and self.sampled.has_reference and not is_off
+
+    @property
     def draws_prompts(self) -> bool:
         """Whether a run takes as many prompts for its steps as it needs."""
         return self.run.stage == "grpo" and self.grpo.dynamic_sample

@@ -12,6 +12,7 @@ from ftui.models.config_reader import ModelShape
 from ftui.profile.sections.rewards import REWARD_MODEL, RewardsSection
 
 PART = "reward model"
+REFERENCE = "reference"
 
 
 def scoring_bytes(
@@ -42,12 +43,12 @@ def _bytes_of(shape: Any, compute: int) -> int | None:
     return int(compute * (scoring.num_parameters - scoring.hidden_size) + FP32 * scoring.hidden_size)
 
 
-def add_scoring_model(memory: Memory, num_bytes: int) -> Memory:
-    """The peak with a reward model beside all else."""
+def add_scoring_model(memory: Memory, num_bytes: int, part: str = PART) -> Memory:
+    """The peak with a reward model, or another part that stays, beside all else."""
     if not num_bytes:
         return memory
     return replace(
         memory,
         **{name: getattr(memory, name) + num_bytes for name in ("allocated", "reserved", "process", "low", "high")},
-        breakdown={**memory.breakdown, PART: num_bytes},
+        breakdown={**memory.breakdown, part: num_bytes},
     )

@@ -126,14 +126,12 @@ def _beta(draft: ProfileDraft, leaf: Leaf) -> None:
     if leaf.name != first:
         draft.drop(leaf, f"{first} comes first, as there")
     elif stage_of(draft) == "grpo" and leaf.name in BETAS:
-        GRPO.beta(draft, leaf)
+        draft.carry(leaf, "grpo.beta", real(leaf.value))
     else:
         for_stage("beta", stage_of)(draft, leaf)
 
 
-GRPO = GrpoFile(
-    lambda draft: stage_of(draft) == "grpo", lambda draft: bool(draft.raw("adapter")), "trl.", ("micro_batch_size", 1)
-)
+GRPO = GrpoFile(lambda draft: stage_of(draft) == "grpo", "trl.", ("micro_batch_size", 1))
 MADE_THERE = "a function makes the rows there: write rows with `prompt`, and the columns that rewards take, to a file"
 
 

@@ -95,7 +95,7 @@ def _prompt_column(draft: ProfileDraft, leaf: Leaf) -> None:
     draft.carry(leaf, "data.columns", {"prompt": text(leaf.value)})
 
 
-_GRPO = grpo_keys.GrpoFile(trl_preference.is_grpo, lambda draft: _method(draft) != "full")
+_GRPO = grpo_keys.GrpoFile(trl_preference.is_grpo)
 _SYSTEM = "write it into the rows: a prompt may be turns, the first of the system"
 OF_GRPO: dict[str, Rule] = {
     "lora_dropout": grpo_keys.lora_dropout,

@@ -8,9 +8,6 @@ from ftui.profile.sections.sampled_stages import POLICY_STAGES, GrpoSection, Ppo
 
 SECTIONS: dict[str, type[SamplingSection]] = {"grpo": GrpoSection, "ppo": PpoSection}
 
-HELD_BY = {"grpo": "beta", "ppo": "kl_coef"}
-"""The key of a stage that holds the model to its reference."""
-
 
 def _keys_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
     stage = values("run.stage")
@@ -43,20 +40,6 @@ def _room_for_answers(values: KnownValues) -> Iterator[ProfileFault]:
         why = f"an answer of {longest} tokens leaves no prompt room in max_length = {length}"
         fix = f"Raise data.max_length to the longest prompt and {longest}, or lower max_completion_length."
         yield contradiction(f"{stage}.max_completion_length data.max_length", why, fix)
-
-
-def _reference(values: KnownValues) -> Iterator[ProfileFault]:
-    if (stage := values("run.stage")) not in POLICY_STAGES or not values(f"{stage}.{HELD_BY[stage]}"):
-        return
-    adapter, key = values("adapter"), HELD_BY[stage]
-    without = "leave beta out" if stage == "grpo" else "set kl_coef = 0"
-    if not adapter.is_lora:
-        why = f"{key} holds the model to what it was, which full fine-tuning does not keep"
-        yield contradiction(f"{stage}.{key} adapter.method", why, f'Set adapter.method = "lora", or {without}.')
-    elif adapter.name_or_path is not None:
-        why = f"{key} holds the model to its base, and this one begins with an adapter of its own"
-        fix = f"Merge the adapter first (ftui merge), or {without}."
-        yield contradiction(f"{stage}.{key} adapter.name_or_path", why, fix)
 
 
 def _steered(values: KnownValues) -> Iterator[ProfileFault]:
@@ -126,7 +109,19 @@ def _whole_value_head(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction("hardware.shard run.stage", why, fix)
 
 
+def _whole_reference(values: KnownValues) -> Iterator[ProfileFault]:
+    """Weights that change places with those of the start are tried whole only."""
+    stage, adapter = values("run.stage"), values("adapter")
+    if stage not in POLICY_STAGES or not values(stage).has_reference or values("hardware.shard") == "none":
+        return
+    if not adapter.is_lora or adapter.name_or_path is not None:
+        key = "beta" if stage == "grpo" else "kl_coef"
+        why = f"{key} holds the model to weights that it keeps whole, and shard divides them"
+        fix = f'Set adapter.method = "lora" without name_or_path, leave shard out, or set {key} = 0.'
+        yield contradiction(f"{stage}.{key} hardware.shard", why, fix)
+
+
 CHECKS = (
-    _keys_of_the_stage, _whole_groups, _room_for_answers, _reference, _steered, _sampled_again, _evaluated,
-    _what_is_not_sampled, _acting, _whole_value_head,
+    _keys_of_the_stage, _whole_groups, _room_for_answers, _steered, _sampled_again, _evaluated,
+    _what_is_not_sampled, _acting, _whole_value_head, _whole_reference,
 )  # fmt: skip

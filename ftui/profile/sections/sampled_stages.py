@@ -79,8 +79,8 @@ class GrpoSection(SamplingSection):
     """Largest ratio of a token in an answer worse than its group's mean, where epsilon does not bound it."""
 
     beta: float = weights(0.0, ge=0)
-    """How strongly the model is held to the one that the run began from, by their divergence. Above 0 it takes an
-    adapter: without it the model is its own reference."""
+    """How strongly the model is held to the one that the run began from, by their divergence. That one is the model
+    without its new adapter; where there is none, its trained weights as they were are kept in host memory."""
 
     use_bias_correction_kl: bool = weights(True)
     """Weigh that divergence by the ratio of each token, which makes its gradient unbiased."""
@@ -128,8 +128,8 @@ class PpoSection(SamplingSection):
     here it multiplies.)"""
 
     kl_coef: float = weights(0.05, ge=0)
-    """What a token costs for each nat that it moves the model away from the one that the run began from. Above 0 it
-    takes an adapter: without it the model is its own reference."""
+    """What a token costs for each nat that it moves the model away from the one that the run began from. That one is
+    the model without its new adapter; where there is none, its trained weights as they were are kept in host memory."""
 
     kl_estimator: Literal["k1", "k3"] = weights("k1")
     """How that distance is told from a sampled token: `k1`, by its log-ratio; `k3`, by what is never negative."""

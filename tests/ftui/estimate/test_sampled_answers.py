@@ -81,6 +81,16 @@ def test_evaluations_by_reward_are_answers_and_no_loss(tmp_path: Path) -> None:
     assert phases.count("evaluation") == 1, "of answers"
 
 
+def test_the_weights_of_the_start_are_in_host_memory(tmp_path: Path) -> None:
+    """4 bytes for each that is trained, where there is no new adapter to be switched off."""
+    keys = (("method=full", "0"), ("method=full", "0.1"), ("method=lora", "0.1"))
+    full, held, lora = (made(given(tmp_path, f"adapter.{how}", f"grpo.beta={beta}")) for how, beta in keys)
+    assert closed_form.reference_bytes(held) == 4 * closed_form.num_trainable(held) > 8e9
+    assert closed_form.host_memory(held) - closed_form.host_memory(full) == closed_form.reference_bytes(held)
+    assert closed_form.reference_bytes(lora) == 0 == closed_form.reference_bytes(full)
+    assert closed_form.memory(held) == closed_form.memory(full), "none of the card's"
+
+
 def test_keys_and_values_are_the_peak_of_generating(tmp_path: Path) -> None:
     """Of a token of Qwen3-8B: 36 layers, 8 heads of 128, two of them, 2 bytes each; one layer's keys a second time."""
     setup = made(given(tmp_path))

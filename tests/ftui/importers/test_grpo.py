@@ -167,7 +167,8 @@ def test_what_is_divided_there_is_divided_here(launcher: str, tmp_path: Path) ->
 
 def test_full_fine_tuning_stays_what_it_is(tmp_path: Path) -> None:
     made = imported(f"model_name_or_path: m/m\ndataset_name: o/p\n{JUDGED}beta: 0.04\n", tmp_path)
-    assert checked(made, tmp_path)["adapter"]["method"] == "full" and lost(made) == {"beta"}
+    assert checked(made, tmp_path)["adapter"]["method"] == "full" and not lost(made)
+    assert checked(made, tmp_path)["grpo"]["beta"] == 0.04
 
 
 def test_evaluations_answer_as_often_as_there(tmp_path: Path) -> None:

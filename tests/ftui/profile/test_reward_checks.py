@@ -10,7 +10,8 @@ from ftui.profile.checks import grpo_checks, reward_checks
 from ftui.profile.checks.known_values import KnownValues
 from ftui.profile.consent import check_reward_code, keep_consents, read_allowed_code
 from ftui.profile.paths import REWARDS, resolve_paths
-from ftui.profile.schema import Profile, RunSection
+from ftui.profile.schema import HardwareSection, Profile, RunSection
+from ftui.profile.sections.adapter import AdapterSection
 from ftui.profile.sections.data import DataSection
 from ftui.profile.sections.model import ModelSection
 from ftui.profile.sections.rewards import READY_OPTIONS, RewardsSection
@@ -122,6 +123,18 @@ def test_tries_without_dynamic_sampling_are_refused() -> None:
         }
         values = KnownValues(sections, wished={("grpo", "max_resample_times")})
         assert [one.message for one in grpo_checks._sampled_again(values)] == messages
+
+
+def test_a_reference_that_is_kept_is_not_divided() -> None:
+    for method, beta, shard, number in (("full", 0.1, "all", 1), ("full", 0.1, "none", 0), ("lora", 0.1, "all", 0),
+                                        ("full", 0.0, "all", 0)):  # fmt: skip
+        sections = {
+            "run": RunSection.model_construct(stage="grpo"),
+            "grpo": GrpoSection(beta=beta),
+            "adapter": AdapterSection.model_validate({"method": method}),
+            "hardware": HardwareSection.model_construct(shard=shard),
+        }
+        assert len(list(grpo_checks._whole_reference(KnownValues(sections)))) == number
 
 
 def test_answers_to_evaluate_need_rows() -> None:

@@ -34,13 +34,11 @@ class GrpoFile:
 
     Attributes:
         is_grpo: whether a file trains by it.
-        has_adapter: whether a file trains an adapter.
         prefix: what stands before TRL's keys.
         batch: what the answers of a micro-batch are called, and their number where nothing is said.
     """
 
     is_grpo: Callable[[ProfileDraft], bool]
-    has_adapter: Callable[[ProfileDraft], bool]
     prefix: str = ""
     batch: tuple[str, int] = ("per_device_train_batch_size", 8)
 
@@ -63,18 +61,10 @@ class GrpoFile:
     def _carried(self) -> dict[str, Rule]:
         return {
             **{name: _to(name, convert) for name, convert in FIGURES.items()},
-            "beta": self.beta, "steps_per_generation": self._steps, "generation_batch_size": self._steps,
+            "steps_per_generation": self._steps, "generation_batch_size": self._steps,
             "max_prompt_length": self._prompt, "reward_funcs": reward_funcs, "reward_weights": reward_weights,
             "reward_model_name_or_path": reward_model,
         }  # fmt: skip
-
-    def beta(self, draft: ProfileDraft, leaf: Leaf) -> None:
-        """How strongly the model is held to its start, which only an adapter leaves as it was."""
-        if real(leaf.value) and not self.has_adapter(draft):
-            raise Unfit(
-                "a reference beside full fine-tuning is not built: train an adapter, which is switched off for it"
-            )
-        draft.carry(leaf, "grpo.beta", real(leaf.value))
 
     def longest_answer(self, draft: ProfileDraft) -> int:
         """Tokens."""
@@ -178,7 +168,7 @@ FIGURES: dict[str, Callable[[Any], Any]] = {
     "top_k": lambda value: max(0, whole(value)), "min_p": real, "repetition_penalty": real, "num_iterations": whole,
     "epsilon": real, "epsilon_high": real, "delta": real, "mask_truncated_completions": flag,
     "use_bias_correction_kl": flag, "scale_rewards": _scale, "loss_type": _one_of(LOSSES, "loss"),
-    "importance_sampling_level": _one_of(LEVELS, "level"), "num_generations_eval": whole,
+    "importance_sampling_level": _one_of(LEVELS, "level"), "num_generations_eval": whole, "beta": real,
 }  # fmt: skip
 
 DROPPED: dict[str, Rule] = {
