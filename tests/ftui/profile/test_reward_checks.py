@@ -146,3 +146,13 @@ def test_answers_to_evaluate_need_rows() -> None:
             "data": DataSection.model_construct(eval=None, eval_fraction=None, eval_num_rows=rows.get("eval_num_rows")),
         }
         assert [one.message for one in grpo_checks._evaluated(KnownValues(sections))] == messages
+
+
+def test_a_value_head_beside_divided_weights_is_refused() -> None:
+    for method, shard, num_faults in (("full", "all", 1), ("full", "none", 0), ("lora", "all", 0)):
+        sections = {
+            "run": RunSection.model_construct(stage="ppo"),
+            "adapter": AdapterSection.model_construct(method=method),
+            "hardware": HardwareSection.model_construct(shard=shard),
+        }
+        assert len(list(grpo_checks._whole_value_head(KnownValues(sections)))) == num_faults, (method, shard)
