@@ -15,6 +15,7 @@ from transformers.pytorch_utils import Conv1D
 from ftui.errors import ModelError, ProfileError
 from ftui.models.shape import SCORE_HEAD
 from ftui.profile.sections.adapter import REFUSED_STARTS, AdapterSection
+from ftui.system.expression_time import check_expressions_end
 
 from .adapter_files import CONFIG
 from .files.blame import blame
@@ -154,10 +155,20 @@ def _untrained_ids(model: PreTrainedModel, config: Any, ids: tuple[int, ...]) ->
     return untrained
 
 
+def _expressions(config: Any) -> dict[str, str]:
+    """The regular expressions that PEFT matches with names of modules, and their keys."""
+    found: dict[str, str] = {}
+    for key in ("target_modules", "exclude_modules", "layers_pattern", "rank_pattern", "alpha_pattern"):
+        value = getattr(config, key) or ()
+        found |= dict.fromkeys([value] if isinstance(value, str) else value, f"adapter.{key}")
+    return found
+
+
 def _adapted(model: PreTrainedModel, config: Any, base: BaseReference) -> Any:
     """The model with the adapter of a config; everything trainable in float32, or small updates would round away."""
     from peft import get_peft_model
 
+    check_expressions_end(_expressions(config), [path for path, _ in model.named_modules()])
     whole = None if config.modules_to_save is None else list(config.modules_to_save)
     try:
         with warnings.catch_warnings():

@@ -12,6 +12,7 @@ from ftui.errors import ModelError
 from ftui.models.shape import SCORE_HEAD
 from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import AdapterSection
+from ftui.system.expression_time import check_expressions_end
 
 from ..system.device import Hardware
 from .files.blame import blame
@@ -101,6 +102,7 @@ def _last_layers(model: PreTrainedModel, number: int) -> list[Iterable[nn.Parame
 
 def _matching(model: PreTrainedModel, pattern: str) -> list[nn.Parameter]:
     weights = list(model.named_parameters(remove_duplicate=False))  # a tied head goes by its own name too
+    check_expressions_end({pattern: "adapter.trainable_modules"}, (name for name, _ in weights))
     matches = [weight for name, weight in weights if re.search(pattern, name)]
     if not matches:
         names = sorted({re.sub(r"\.\d+\.", ".N.", name) for name, _ in weights})

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from ftui.estimate.setup import TrainingSetup
 from ftui.models.shape import DecoderLayer
+from ftui.system.expression_time import check_expressions_end
 
 ADAPTED_EXPERTS = frozenset({"qwen3_moe", "mixtral", "olmoe"})
 
@@ -46,15 +47,30 @@ class TrainedWeights:
 
 
 def find_trained(setup: TrainingSetup) -> TrainedWeights:
-    """What a setup trains."""
+    """What a setup trains.
+
+    Raises:
+        ProfileError: a regular expression of the profile does not come to an end.
+    """
     shape = setup.shape
     nothing: tuple[Mapping[str, int], ...] = ({},) * shape.num_layers
     if setup.method == "full":
         return TrainedWeights(nothing, 0, {}, dict(shape.parameters()))
+    paths = [path for name, _ in shape.parameters() for path in (name, name.rpartition(".")[0])]
+    check_expressions_end(_expressions(setup), paths)
     if setup.method == "freeze":
         return TrainedWeights(nothing, 0, {}, _unfrozen(setup))
     ranks, number, ends = _adapters(setup)
     return TrainedWeights(ranks, number, _copied(setup), _biases(setup, ranks), ends)
+
+
+def _expressions(setup: TrainingSetup) -> dict[str, str]:
+    """The regular expressions that are matched with names here, and their keys."""
+    found: dict[str, str] = {}
+    for key in ("target_modules", "exclude_modules", "layers_pattern", "rank_pattern", "trainable_modules"):
+        value = getattr(setup, key) or ()
+        found |= dict.fromkeys([value] if isinstance(value, str) else value, f"adapter.{key}")
+    return found
 
 
 def _unfrozen(setup: TrainingSetup) -> dict[str, int]:
