@@ -37,6 +37,17 @@ MUTATIONS = (
         "tests/engine/checkpoints/test_durability.py",
     ),
     Mutation(
+        "what was written not compared with what the disk gives back",
+        "ftui/system/checked_write.py", "if not _reads_as(file, meant, buffer):",
+        "if not _reads_as(file, meant, buffer) and False:",
+        "tests/faults/test_save.py::test_no_write_that_lies_is_certified",
+    ),
+    Mutation(
+        "the same of what is made only once, such as a merged model",
+        "ftui/system/checked_write.py", "!= digest.digest()", "== b''",
+        "tests/ftui/system/test_checked_write.py",
+    ),
+    Mutation(
         "hashes of the manifest not checked",
         "ftui/runs/manifest.py", "if not quick and file_hash(path) != entry.sha256:", "if False:",
         "tests/faults/test_damage.py::test_every_damage_of_every_file_is_seen",
