@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from ftui.rollouts import reasoning_gym_rows as gym
+
 Function = Callable[..., list[float | None]]
 
 ANSWER_COLUMNS = ("answer", "solution", "target", "ground_truth", "reference", "completion")
@@ -117,6 +119,19 @@ def _maths(column: str | None = None) -> Function:
     return maths
 
 
+def _reasoning_gym() -> Function:
+    """By the scorer of the task; `None` for a row that `ftui make-task reasoning-gym:NAME` has not made."""
+
+    def reasoning_gym(prompts: list[Any], completions: list[Any], **columns: Any) -> list[float | None]:
+        made = _right_answers(columns, gym.COLUMN)
+        return [
+            None if one is None else gym.gym_score(str(one), text_of(prompt), final_answer(text_of(given)))
+            for prompt, given, one in zip(prompts, completions, made, strict=True)
+        ]
+
+    return reasoning_gym
+
+
 def _as_maths(text: str) -> str:
     """The answer between dollars, where math-verify looks for LaTeX."""
     return f"${final_answer(text).strip('$')}$"
@@ -199,6 +214,7 @@ READY: dict[str, Callable[..., Function]] = {
     "exact_answer": _exact_answer,
     "number_answer": _number_answer,
     "maths": _maths,
+    gym.COLUMN: _reasoning_gym,
     "format": _format,
     "json_schema": _json_schema,
     "length": _length,

@@ -30,7 +30,9 @@ def add_task(verbs: Verbs) -> None:
     """`ftui make-task NAME`."""
     text = "write rows of a task whose answers are known, for stage grpo; without a name: list the tasks"
     task = add_command(verbs, "make-task", text, "rollouts.write_task:write_task")
-    task.add_argument("task", metavar="NAME", nargs="?", help="sums, sorting, letters, format or units")
+    task.add_argument(
+        "task", metavar="NAME", nargs="?", help="sums, sorting, letters, format, units or reasoning-gym:NAME"
+    )
     task.add_argument("--rows", metavar="N", dest="num_rows", type=int, default=1000, help="so many rows (1000)")
     task.add_argument("--seed", metavar="N", type=int, default=0, help="other rows (0)")
     task.add_argument("--level", metavar="N", type=int, default=2, help="how hard, from 1 to 12 (2)")

@@ -156,7 +156,8 @@ def _words(detail: ErrorDetails, key: Key) -> tuple[str, str]:
 
 def _unknown_key(key: Key, given: Any) -> tuple[str, Key | None]:
     """The fix for a key that there is not, and the key or table that was probably meant."""
-    place, section = tuple(part for part in key if not part.isdigit()), key[-1]
+    section = key[-1]  # digits before it are places in lists
+    place = (*(part for part in key[:-1] if not part.isdigit()), section)
     if len(place) > 1 and section in Profile.model_fields and isinstance(given, dict):
         # `data.allow = ...` as messages have it, written below a head: there it is a table in that table
         lines = ", ".join(f"{name} = {_spell(value)}" for name, value in given.items())

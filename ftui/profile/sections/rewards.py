@@ -13,6 +13,7 @@ READY_OPTIONS: dict[str, tuple[str, ...]] = {
     "exact_answer": ("column",),
     "number_answer": ("column",),
     "maths": ("column",),
+    "reasoning_gym": (),
     "format": ("pattern",),
     "json_schema": ("schema_file",),
     "length": ("max_length", "min_length"),
@@ -34,9 +35,9 @@ class RewardsSection(Section):
     """`[rewards]`: what gives the rewards that stages grpo and ppo learn from (docs/rewards.md)."""
 
     reward_funcs: tuple[str, ...] = weights(())
-    """What gives a reward for each answer, one or a list: `exact_answer`, `number_answer`, `maths`, `format`,
-    `json_schema`, `length`, `repetition`, `overlong`, `reward_model`, or `FILE.py:NAME` for a function of your own
-    with TRL's call. That file runs with `--allow reward-code` only."""
+    """What gives a reward for each answer, one or a list: `exact_answer`, `number_answer`, `maths`,
+    `reasoning_gym`, `format`, `json_schema`, `length`, `repetition`, `overlong`, `reward_model`, or `FILE.py:NAME` for
+    a function of your own with TRL's call. That file runs with `--allow reward-code` only."""
 
     reward_weights: tuple[float, ...] | None = weights(None)
     """What each reward counts in the sum. Default: 1 each."""

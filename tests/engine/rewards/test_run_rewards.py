@@ -30,6 +30,7 @@ def test_each_ready_reward_gets_the_options_that_it_takes(tmp_path: Path) -> Non
         "exact_answer": {"column": "right"},
         "number_answer": {"column": "right"},
         "maths": {"column": "right"},
+        "reasoning_gym": {},
         "format": {"pattern": "a+"},
         "json_schema": {"schema": '{"type": "array"}'},
         "length": {"max_length": 9, "min_length": 0},
@@ -47,7 +48,7 @@ def a_run(folder: Path) -> Run:
 
 
 def test_they_score(tmp_path: Path) -> None:
-    names = tuple(name for name in READY_OPTIONS if name not in ("maths", "reward_model"))
+    names = tuple(name for name in READY_OPTIONS if name not in ("maths", "reasoning_gym", "reward_model"))
     section = RewardsSection(
         reward_funcs=names, reward_weights=(0.5, *[1.0] * (len(names) - 1)), pattern="4", max_length=9,
         soft_punish_cache=3, memory_gib=None,

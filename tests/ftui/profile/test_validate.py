@@ -371,6 +371,14 @@ def test_what_is_far_too_large_is_no_crash(raw: str) -> None:
     check("[train]\n" + raw)
 
 
+@pytest.mark.parametrize(
+    "text", ["0 = 1", "[0]\nbeta = 0.1", "[train]\n7 = 1", "[[curriculum]]\n7 = 1", "[7.7]\n7 = 1"]
+)
+def test_a_key_of_digits_is_told_like_others(text: str) -> None:
+    problems = examine([text_layer(text, HERE)], HERE).problems
+    assert any(problem.message == "there is no such key" and problem.key[-1].isdigit() for problem in problems)
+
+
 def check(text: str) -> None:
     """Either a profile, or problems in words."""
     with contextlib.suppress(ProfileError):
