@@ -44,8 +44,10 @@ SLOW = (
 """What `pytest -m "not slow"` leaves out (`make fast`: two minutes). A slow test elsewhere has the marker."""
 
 
-settings.register_profile("whole", deadline=None)  # a busy machine is not a failure
-settings.register_profile("fast", deadline=None, max_examples=40)
+# A busy machine is not a failure; and a change is judged by the same examples on every machine. --trials draws others.
+settings.register_profile("whole", deadline=None, derandomize=True)
+settings.register_profile("fast", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("trials", deadline=None)
 
 
 def is_room_in_memory() -> bool:
@@ -63,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     if not hasattr(config, "workerinput"):  # workers and the programs under test inherit the places
         _leave_home(config)
-    settings.load_profile("fast" if is_fast(config) else "whole")
+    settings.load_profile("trials" if config.option.trials else "fast" if is_fast(config) else "whole")
     gc.disable()  # until everything is imported: nothing of that is garbage
 
 
