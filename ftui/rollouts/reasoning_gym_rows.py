@@ -6,7 +6,6 @@ does not keep.
 
 from collections.abc import Callable, Iterator
 from functools import cache
-from types import ModuleType
 from typing import Any, NamedTuple
 
 PREFIX = "reasoning-gym:"
@@ -61,7 +60,7 @@ def _scorer(task: str) -> Callable[..., float]:
     return score
 
 
-def _load() -> ModuleType:
+def _load() -> Any:
     try:
         import reasoning_gym
         import reasoning_gym.factory

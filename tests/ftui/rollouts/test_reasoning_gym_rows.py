@@ -37,8 +37,8 @@ def test_a_row_is_scored_as_its_task_does(task: str, tmp_path: Path, gym: Any) -
     answers = [f"I think <answer>{answer}</answer>" for answer in given]
     assert reward(prompts=prompts, completions=answers, **{COLUMN: made}) == expected
     assert ("answer" not in rows[0]) == (task == "graph_color") and (expected == [1.0] * 3) == ("answer" in rows[0])
-    wrong = reward(prompts=prompts, completions=["no idea"] * 3, **{COLUMN: [made[0], None, made[2]]})
-    assert wrong[1] is None and max(wrong[0], wrong[2]) < 1
+    first, second, third = reward(prompts=prompts, completions=["no idea"] * 3, **{COLUMN: [made[0], None, made[2]]})
+    assert second is None and first is not None and third is not None and max(first, third) < 1
 
 
 @pytest.mark.slow
