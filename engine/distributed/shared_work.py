@@ -18,7 +18,10 @@ from .sharded_base import fill_up, together
 
 Work = Generator[int, None, bytes]
 """A rank's part. It gives how many things it has finished so far after each pass of the model, of which it makes none
-before the first `next`, and in the end what it has made. It is left between two passes by being closed."""
+before the first `next`, and in the end what it has made. It is left between two passes by being closed.
+
+From one to the next it makes exactly one pass, and none before its end or an error: of a sharded model every rank
+makes one in each turn, and one more or less is waited for forever."""
 
 BETWEEN_PASSES = (Action.TURN, Action.COLLECT, Action.SEND_STATE, Action.GATHER, Action.CHECK_FINITE)
 """What may be ordered while a work goes on."""

@@ -80,8 +80,6 @@ def answer_prompts(
         )
         base = getattr(model, "sharded_base", None)
         unfinished, is_short = yield from _answer_batch(passes, batch, stop_ids, before_pass, base)
-        if is_short or unfinished:
-            yield None  # a pass that broke off is one
         if is_short:
             release_cached_memory(model.device)
             if len(batch) == 1:
@@ -110,11 +108,13 @@ def _answer_batch(
         try:
             tokens, problem = within_shared_memory(base, partial(next, passes, None))
         except NonFiniteLogitsError as error:
+            yield None  # before whoever iterates may leave for it
             for row in error.rows:
                 del ids[batch[row]]
                 yield FinishedAnswer(batch[row], (), "not finite")
             return list(ids), False
         if problem:
+            yield None  # a pass that broke off is one
             return list(ids), True
         if tokens is None:
             break

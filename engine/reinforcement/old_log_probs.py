@@ -124,17 +124,18 @@ class OldLogProbs:
         self, batches: AnswerBatches, answers: list[int], batch: Batch, names: Sequence[str],
         found: dict[str, np.ndarray],
     ) -> Iterator[int]:  # fmt: skip
-        """Measure a micro-batch, in halves where memory runs out; gives how much is found after each pass."""
+        """Measure a micro-batch, in halves where memory runs out; gives how much is found after each pass, one that
+        broke off, too: then whatever follows is in another turn."""
         is_reference, base = names == ["reference"], self.parts.base
         with self._reference() if is_reference else contextlib.nullcontext():  # nobody may save the model without it
             values, problem = within_shared_memory(base, partial(self._measure_batch, batch, "values" in names))
         if values is None:
             release_cached_memory(self.parts.device)
+            yield len(found)
             if len(answers) == 1:
                 key = f"{self.profile.run.stage}.max_completion_length"
                 raise no_memory(self.parts.device, f"one answer ({problem})", f"Lower {key}.")
             for part, half in batches.cut(answers, len(answers) // 2, whole=True):
-                yield len(found)
                 yield from self._values(batches, part, half, names, found)
             return
         assert batch.sequence_of is not None, "answers are numbered"
