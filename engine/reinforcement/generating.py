@@ -10,6 +10,7 @@ import numpy as np
 from ftui.errors import ModelError
 from ftui.evaluation.results import UNANSWERED
 from ftui.profile.schema import Profile
+from ftui.rollouts.dealt_answers import dealt_size
 
 from ..distributed.process_group import Action, ProcessGroup, RankCommand
 from ..distributed.shared_work import Work, share_work
@@ -65,6 +66,8 @@ class AnswerGeneration:
     def __post_init__(self) -> None:
         self.batch_size = self.profile.sampled.max_num_seqs
         """Most answers at once; `None`: all of a rollout."""
+        self._told = [self.batch_size] * self.ranks.size
+        """On rank 0: that of each rank as its journal has it."""
 
     def generate(
         self, number: int, asked: Sequence[AskedRow], prompts: Sequence[np.ndarray], *, first: int = 0,
@@ -107,8 +110,9 @@ class AnswerGeneration:
         for rank, data in enumerate(share_work(self.ranks, self.parts, order, words, work, look_around)):
             own = msgspec.msgpack.decode(data, type=_Finished)
             found |= own.answers
-            if rank and own.batch_size != self.profile.sampled.max_num_seqs:
+            if rank and own.batch_size != self._told[rank]:
                 self.events.warn(f"rank {rank}: {_smaller(own.batch_size)}")
+                self._told[rank] = own.batch_size
         return [found[place] for place in range(num_answers)]
 
     def answer_part(self, number: int, asked: bytes) -> Work:
@@ -154,7 +158,7 @@ def share_of_answers(
     Where no rank takes more than `max_num_seqs`, the batches are the same for any number of ranks.
     """
     num_answers = len(prompts) * group_size
-    size = min(max_num_seqs or group_size, -(-num_answers // ranks.size))
+    size = dealt_size(num_answers, group_size, max_num_seqs, ranks.size)
     order = in_batch_order([prompts[one // group_size] for one in range(num_answers)])
     dealt = [order[start : start + size] for start in range(0, num_answers, size)]
     return [one for batch in dealt[ranks.rank :: ranks.size] for one in batch]

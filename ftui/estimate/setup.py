@@ -7,6 +7,7 @@ from typing import Any, Literal
 from ftui.hardware.devices import Card
 from ftui.models.config_reader import ModelShape
 from ftui.models.joinable import JOINABLE
+from ftui.rollouts.dealt_answers import dealt_size, largest_part
 
 Attention = Literal["flash", "efficient", "math", "eager"]
 Parallel = Literal["ddp", "zero1", "zero2", "zero3", "fsdp"]
@@ -26,13 +27,14 @@ class AnsweredRows:
 
 @dataclass(frozen=True)
 class RolloutSize:
-    """Answers of a rollout: to how many prompts, how many together and how many at once in each process; tokens of the
-    longest prompt and answer. `stage`: the profile's."""
+    """Answers of a rollout: to how many prompts, how many together, how many at once in each process, and how many in
+    the one that has the most (`part`); tokens of the longest prompt and answer. `stage`: the profile's."""
 
     stage: str
     num_prompts: int
     num_rows: int
     at_once: int
+    part: int
     prompt_tokens: int
     new_tokens: int
 
@@ -256,11 +258,12 @@ def build_setup(
 def _sampled(profile: Any, longest: int | None) -> RolloutSize:
     section = profile.sampled
     num_prompts = profile.rows_per_step * section.steps_and_passes[0]
-    number = num_prompts * section.num_generations
-    part = -(-number // profile.hardware.num_processes)
+    number, num_processes = num_prompts * section.num_generations, profile.hardware.num_processes
+    size = dealt_size(number, section.num_generations, section.max_num_seqs, num_processes)
+    part = largest_part(number, size, num_processes)
     prompt = (longest or profile.data.max_length) - section.max_completion_length
     at_once = min(part, section.max_num_seqs or part)
-    return RolloutSize(profile.run.stage, num_prompts, number, at_once, prompt, section.max_completion_length)
+    return RolloutSize(profile.run.stage, num_prompts, number, at_once, part, prompt, section.max_completion_length)
 
 
 def shares_prompts(profile: Any, shape: ModelShape, card: Card, length: int) -> bool:

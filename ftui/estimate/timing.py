@@ -124,7 +124,7 @@ def answering_seconds(setup: TrainingSetup, tokens_per_second: float) -> float:
 
 def generating_seconds(setup: TrainingSetup, tokens_per_second: float) -> float:
     """Of the answers of one rollout, if all are as long as they may be; each process gives its part of them, and
-    computes a prompt once for its group."""
+    computes a prompt once for its group. The others wait for the one that has the most."""
     rows, card, shape = setup.sampled, setup.card, setup.shape
     if rows is None:
         return 0.0
@@ -134,8 +134,9 @@ def generating_seconds(setup: TrainingSetup, tokens_per_second: float) -> float:
         of_token = 2 * shape.num_kv_heads * shape.head_dim * setup.compute * shape.num_layers
         kept = rows.at_once * (rows.prompt_tokens + rows.new_tokens / 2) * of_token
         one_pass += CACHE_TRAFFIC * kept / (card.bandwidth * 1e9)
-    num_passes = math.ceil(rows.num_rows / setup.num_processes / rows.at_once) * rows.new_tokens
-    return rows.num_prompts / setup.num_processes * rows.prompt_tokens * token + num_passes * one_pass
+    num_passes = math.ceil(rows.part / rows.at_once) * rows.new_tokens
+    num_prompts = rows.num_prompts * rows.part / rows.num_rows
+    return num_prompts * rows.prompt_tokens * token + num_passes * one_pass
 
 
 def _pass_seconds(setup: TrainingSetup, at_once: int, token: float) -> float:

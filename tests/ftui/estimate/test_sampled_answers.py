@@ -40,8 +40,8 @@ def made(profile: Profile, card: str = "a100-80") -> TrainingSetup:
 
 def test_a_rollout_is_that_of_the_profile(tmp_path: Path) -> None:
     setup = made(given(tmp_path, "grpo.steps_per_generation=3", "grpo.max_num_seqs=48", "grpo.num_iterations=2"))
-    assert setup.sampled == RolloutSize("grpo", 12, 96, 48, 512, 2048)
-    assert made(given(tmp_path)).sampled == RolloutSize("grpo", 4, 32, 32, 512, 2048)
+    assert setup.sampled == RolloutSize("grpo", 12, 96, 48, 96, 512, 2048)
+    assert made(given(tmp_path)).sampled == RolloutSize("grpo", 4, 32, 32, 32, 512, 2048)
     for keys, expected in (((), (1, 0)), (("grpo.num_iterations=2",), (2, 1)), (("grpo.beta=0.1",), (1, 1))):
         assert reuse_of_rollouts(given(tmp_path, "adapter.method=lora", *keys)) == expected
 
@@ -55,6 +55,18 @@ def test_each_process_has_its_part(tmp_path: Path) -> None:
     assert (four.sampled.num_rows, four.sampled.at_once) == (32, 8) and one.sampled.num_rows == 8
     assert timing.generating_seconds(four, 4000) == pytest.approx(timing.generating_seconds(one, 1000))
     assert closed_form.phase_peaks(four)[0] == pytest.approx(closed_form.phase_peaks(one)[0], rel=0.01)
+
+
+def test_whole_groups_are_dealt(tmp_path: Path) -> None:
+    """Of three groups of 8 a process has two, and no more at once than it may; where it may, half of them."""
+    keys = ("train.effective_batch=24", "hardware.num_processes=2")
+    parts = []
+    for limit in ("none", "4", "12", "20"):
+        setup = made(given(tmp_path, *keys, f"grpo.max_num_seqs={limit}"))
+        assert setup.sampled is not None
+        parts.append((setup.sampled.part, setup.sampled.at_once, timing.generating_seconds(setup, 1000.0)))
+    assert [sizes[:2] for sizes in parts] == [(16, 16), (12, 4), (12, 12), (12, 12)]
+    assert parts[1][2] > 2 * parts[2][2], "three times as many passes"
 
 
 def test_what_dynamic_sampling_may_add_is_said_and_not_counted(tmp_path: Path) -> None:
