@@ -86,7 +86,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a damaged column of a Parquet file asked for its size",
-        "engine/data/files/parquet.py", "        _try_columns(file, metadata)\n", "",
+        "engine/data/files/parquet.py", "            _try_columns(file, metadata, group)\n", "",
         "tests/attacks/test_hostile_data.py -k description",
     ),
     Mutation(

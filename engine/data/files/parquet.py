@@ -5,7 +5,6 @@ import math
 import os
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,6 +19,7 @@ from .streams import kind_of, printable
 BATCH = 512  # rows in memory at once; fewer where they are long
 BATCH_BYTES = 2 << 20
 POINTED_AT = 64  # bytes of a value in its file
+BUFFER = 64 << 10  # bytes of a column that are read at once where one row is wanted
 SHARED_BYTES = 32 << 20  # of values that stand in the file once, as often as the rows of a batch may hold them
 MEDIA_CELL = {"bytes": "", "path": ""}  # stands for a picture or sound, which nobody reads
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
@@ -85,28 +85,38 @@ def _parquet_batches(path: Path, stream: BinaryIO, first: int) -> Iterator[tuple
             return  # an empty file has no rows, whatever its kind
         file.seek(0)
         metadata = pyarrow.parquet.read_metadata(file)
-        _try_columns(file, metadata)
-        table = pyarrow.parquet.ParquetFile(
-            file, metadata=metadata, pre_buffer=False, page_checksum_verification=True,
-            read_dictionary=_pointed_at(metadata),
-        )  # fmt: skip
-        _refuse_same_names(path, table.schema_arrow)
+        _refuse_same_names(path, metadata.schema.to_arrow_schema())
         before, groups = _groups(metadata, first)
         for group in groups:
+            _try_columns(file, metadata, group)
+            table = pyarrow.parquet.ParquetFile(
+                file, metadata=metadata, pre_buffer=False, page_checksum_verification=True,
+                read_dictionary=_pointed_at(metadata, group),
+            )  # fmt: skip
             most = _batch_size(file, metadata, group)
             for batch in table.iter_batches(batch_size=most, row_groups=[group]):
                 yield before, batch
                 before += batch.num_rows
 
 
-def _try_columns(file: BinaryIO, metadata: Any) -> None:
-    """Read a row of each group, which raises where a column is damaged: to ask pyarrow for the size of one that is
-    ends the process (0.3 ms a group)."""
+def _first_row(file: BinaryIO, metadata: Any, group: int, text: str | None = None) -> Any:
+    """The first row of a group, of one column of text with its dictionary or of all as they are; `None` without rows.
+
+    Without a buffer pyarrow would read the whole group for it.
+    """
     import pyarrow.parquet
 
-    table = pyarrow.parquet.ParquetFile(file, metadata=metadata, pre_buffer=False)
-    for group in range(metadata.num_row_groups):
-        next(table.iter_batches(batch_size=1, row_groups=[group]), None)
+    table = pyarrow.parquet.ParquetFile(
+        file, metadata=metadata, pre_buffer=False, buffer_size=BUFFER, read_dictionary=text and [text]
+    )
+    columns = None if text is None else [text]
+    return next(table.iter_batches(batch_size=1, row_groups=[group], columns=columns), None)
+
+
+def _try_columns(file: BinaryIO, metadata: Any, group: int) -> None:
+    """Read a row of a group, which raises where a column is damaged: to ask pyarrow for the size of one that is ends
+    the process."""
+    _first_row(file, metadata, group)
 
 
 def _text_chunks(metadata: Any, group: int) -> Iterator[tuple[str, Any]]:
@@ -116,22 +126,18 @@ def _text_chunks(metadata: Any, group: int) -> Iterator[tuple[str, Any]]:
             yield column.path, metadata.row_group(group).column(number)
 
 
-def _pointed_at(metadata: Any) -> list[str]:
+def _pointed_at(metadata: Any, group: int) -> list[str]:
     """The columns whose values may stand in their file once and be pointed at: a file of 50 KB may hold one of 10 MB a
     million times, and no size in it says so. They are left as they stand, which takes 2 ms/MB more.
 
     Only where a value takes less than `POINTED_AT` bytes of the file: what is left as it stands is held for all rows of
     a group (350 MiB for 70 MB of long texts, in place of less than 90). Of others fewer are read at once.
     """
-    sizes, numbers = Counter[str](), Counter[str]()
-    for group in range(metadata.num_row_groups):
-        for path, chunk in _text_chunks(metadata, group):
-            sizes[path] += chunk.total_uncompressed_size
-            numbers[path] += chunk.num_values
-    return [path for path, size in sizes.items() if size < POINTED_AT * numbers[path]]
+    chunks = _text_chunks(metadata, group)
+    return [path for path, chunk in chunks if chunk.total_uncompressed_size < POINTED_AT * chunk.num_values]
 
 
-def _shared_bytes(file: BinaryIO, chunk: Any) -> int:
+def _dictionary_bytes(file: BinaryIO, chunk: Any) -> int:
     """Bytes of the values of a column that any number of its rows may point at: the size of its dictionary page.
 
     It is the second number of the page's header, in Thrift's compact protocol (parquet.thrift, PageHeader).
@@ -151,6 +157,22 @@ def _shared_bytes(file: BinaryIO, chunk: Any) -> int:
     return numbers[1] >> 1  # zigzag of a number that is not negative
 
 
+def _shared_bytes(file: BinaryIO, metadata: Any, group: int) -> int:
+    """Bytes that a row of a group takes where all that it points at in dictionaries is as long as their longest value.
+
+    Columns are left out whose whole dictionary is too small to count.
+    """
+    total, num_rows = 0, max(1, metadata.row_group(group).num_rows)
+    for path, chunk in _text_chunks(metadata, group):
+        page = _dictionary_bytes(file, chunk)
+        if page > SHARED_BYTES // BATCH:
+            row = _first_row(file, metadata, group, path)
+            longest = _longest_shared(row.column(0)) if row else 0
+            longest = longest or page  # a row whose list is empty brings no dictionary
+            total += longest * max(1, -(-chunk.num_values // num_rows))
+    return total
+
+
 def _groups(metadata: Any, first: int) -> tuple[int, list[int]]:
     """The groups of rows that do not end before the `first` row, and the number of rows before them."""
     before = 0
@@ -165,7 +187,7 @@ def _groups(metadata: Any, first: int) -> tuple[int, list[int]]:
 def _batch_size(file: BinaryIO, metadata: Any, group: int) -> int:
     """How many rows of a group are read at once."""
     rows = metadata.row_group(group)
-    shared = max((_shared_bytes(file, chunk) for _, chunk in _text_chunks(metadata, group)), default=0)
+    shared = _shared_bytes(file, metadata, group)
     fitting = BATCH_BYTES // max(1, rows.total_byte_size // max(1, rows.num_rows))
     return max(1, min(BATCH, int(fitting), SHARED_BYTES // max(1, shared)))
 
