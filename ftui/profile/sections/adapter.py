@@ -123,7 +123,9 @@ class AdapterSection(Section):
             raise ValueError(f"{start} {reason}; use true, gaussian or orthogonal")
         raise ValueError(f"true, false, gaussian or orthogonal, not {start!r}")
 
-    @field_validator("target_modules", "exclude_modules", "trainable_modules", "rank_pattern", "alpha_pattern")
+    @field_validator(
+        "target_modules", "exclude_modules", "layers_pattern", "trainable_modules", "rank_pattern", "alpha_pattern"
+    )
     @classmethod
     def _patterns_compile(cls, value: Any) -> Any:
         for pattern in (value,) if isinstance(value, str) else value or ():

@@ -37,6 +37,7 @@ def read(folder: Path, text: str, *overrides: str) -> Profile:
         ("init_lora_weights = 'kaiming'", "true, false, gaussian or orthogonal, not 'kaiming'"),
         ("init_lora_weights = 'orthogonal'\nr = 5", "need an even r"),
         ("target_modules = '(q_proj'", "'(q_proj' is no regular expression"),
+        ("layers_to_transform = [1]\nlayers_pattern = '(h*|l*'", "'(h*|l*' is no regular expression"),
         ("method = 'freeze'\ntrainable_modules = ['ok', '*']", "'*' is no regular expression"),
         ("[adapter.rank_pattern]\nq_proj = 'eight'", "adapter.rank_pattern.q_proj"),
         ("name_or_path = 'https://hub/x'", "not an address"),
