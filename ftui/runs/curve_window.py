@@ -2,7 +2,8 @@
 
 metrics.jsonl is in the order of (attempt, step): attempts follow one another, and steps rise within each. So a part of
 it is found by halving, a few hundred reads of a line whatever the length of the file, and only that part is decoded.
-Of its older segments (ftui/system/segments.py), which are compressed, those of the part are read from their start.
+Of its older segments (ftui/system/segments.py), which are compressed, the first lines say which have the part, and
+those are read from their start.
 """
 
 from bisect import bisect_left
@@ -42,7 +43,7 @@ def read_window(
     """The losses (or another measure) of steps `first` to `last` as far as they count, one by one up to 512.
 
     `curves` says which attempts there were and where each began. `None` where that would take more than `most_bytes`
-    of the file, or where it cannot be read.
+    of the file, counting older segments whole, or where it cannot be read.
     """
     begins, ends = (_attempt_at(curves, first), first), (_attempt_at(curves, last), last + 1)
     try:
@@ -50,7 +51,7 @@ def read_window(
             size = file.seek(0, 2)
             begin, end = _find(file, size, begins), _find(file, size, ends)
             older = _older_between(run, segment_start(file.fileno()), begins, ends) if begin == 0 else []
-            if end - begin + sum(segment.end - segment.start for segment in older[1:-1]) > most_bytes:
+            if end - begin + sum(segment.end - segment.start for segment in older) > most_bytes:
                 return None
             lines = chain(_older_lines(run, older), _lines(file, begin, size))
             return _gather(curves, lines, first, last, quantity)

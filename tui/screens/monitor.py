@@ -41,7 +41,7 @@ from ..stage import stage
 from ..state.run_view import RunView
 from .canvas_screen import CanvasScreen
 
-FINE_BYTES = 16 << 20  # of metrics.jsonl that a zoomed chart may read: about 30,000 steps, a third of a second
+FINE_BYTES = 33 << 20  # of metrics.jsonl that a zoomed chart may read: two segments, since a part may lie across both
 OUTCOMES = {"resume": "resumes", "attach": "is running already", "start": "starts"}
 """What r does to a run that is not running, by what would happen."""
 

@@ -13,7 +13,7 @@ from ftui.runs.curve_window import read_window
 from ftui.runs.curves import CurveReader, Curves
 from ftui.runs.run_folder import Run
 from ftui.system.files import make_private_folder, open_private
-from ftui.system.segments import begin_anew
+from ftui.system.segments import begin_anew, segments_before, total_bytes
 from tests.support.events import make_step
 from tests.support.examples import examples
 
@@ -85,11 +85,11 @@ def test_a_window_is_the_filtered_file(life: tuple[list[int], list[int]], first:
     assert found == {step: loss for step, loss in truth.items() if first <= step <= first + width}
 
 
-@pytest.mark.parametrize("segment", [0, 2500])
-def test_only_that_part_of_a_long_file_is_read(tmp_path: Path, segment: int) -> None:
+@pytest.mark.parametrize("segment, most_bytes", [(0, 1_200_000), (2500, 3_000_000)])  # two segments of fewer than six
+def test_only_that_part_of_a_long_file_is_read(tmp_path: Path, segment: int, most_bytes: int) -> None:
     run, truth = written(tmp_path, [(0, 8000), (6000, 12_000)], segment=segment)
     curves = curves_of(run)
-    found = values(read_window(run, curves, 5900, 6100, most_bytes=1_200_000))
+    found = values(read_window(run, curves, 5900, 6100, most_bytes=most_bytes))
     assert found == {step: truth[step] for step in range(5900, 6101)}
 
 
@@ -98,6 +98,15 @@ def test_a_window_that_is_too_much_to_read_is_refused(tmp_path: Path) -> None:
     assert read_window(run, curves_of(run), 1, 5000, most_bytes=10_000) is None
     run, _ = written(tmp_path / "segments", [(0, 5000)], segment=1000)
     assert read_window(run, curves_of(run), 1, 5000, most_bytes=10_000) is None
+
+
+def test_the_outer_segments_count_too(tmp_path: Path) -> None:
+    run, truth = written(tmp_path, [(0, 400)], segment=100)
+    segment = segments_before(run.metrics, total_bytes(run.metrics))[1]
+    longest = segment.end - segment.start
+    assert read_window(run, curves_of(run), 120, 180, most_bytes=longest // 2) is None
+    found = values(read_window(run, curves_of(run), 120, 180, most_bytes=longest + 100))
+    assert found == {step: truth[step] for step in range(120, 181)}
 
 
 def test_a_torn_last_line_waits(tmp_path: Path) -> None:
