@@ -16,7 +16,7 @@ from ftui.errors import DiskError, DiskFullError
 from ftui.runs.events import AnyRecord
 from ftui.runs.records.record import FORM, Record
 from ftui.system.files import UnsafePathError, open_plain, open_private, sync_open, sync_path, write_all
-from ftui.system.segments import LONGEST_LINE, begin_anew, read_older, segment_start
+from ftui.system.segments import LONGEST_LINE, LONGEST_SEGMENT, begin_anew, finish_move, read_older, segment_start
 from ftui.system.volume import is_disk_full
 
 PIECE = 1 << 20  # bytes of a long file that are read at a time
@@ -91,7 +91,7 @@ class Writer:
     """The only process that appends to one record file. A line torn by a crash is cut away when it opens.
 
     A file of `longest` bytes is begun anew, and what it held is compressed (ftui/system/segments.py); `keep` of these
-    older segments stay, `None` for all.
+    older segments stay, `None` for all. One that a power loss has emptied goes on from its last segment.
     """
 
     def __init__(
@@ -101,9 +101,15 @@ class Writer:
         self.token = token
         self._path, self._keep = path, keep
         self._longest = math.inf if longest is None else longest
+        self._longest_segment = longest or LONGEST_SEGMENT
         self._descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
         self._is_torn = False
-        cut_torn_line(self._descriptor)
+        try:
+            cut_torn_line(self._descriptor)
+            self._descriptor = finish_move(path, self._descriptor)
+        except OSError:
+            os.close(self._descriptor)
+            raise
 
     def write(self, record: Record, *, durable: bool = False) -> None:
         """Stamp and append one record in one `os.write`; `durable` adds an fsync.
@@ -136,7 +142,7 @@ class Writer:
     def _begin_anew(self) -> None:
         """Where the disk has no room for that, the file grows on, and it is tried again later."""
         try:
-            self._descriptor = begin_anew(self._path, self._descriptor, keep=self._keep)
+            self._descriptor = begin_anew(self._path, self._descriptor, keep=self._keep, longest=self._longest_segment)
         except OSError as error:
             self._longest *= 1.25
             print(f"{self._path.name} could not be begun anew: {error}", flush=True)

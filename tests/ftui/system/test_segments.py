@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ftui.runs.events import AnyRecord, Warned
 from ftui.runs.journal import Tail, Writer
 from ftui.system import segments
-from ftui.system.files import UnsafePathError
+from ftui.system.files import UnsafePathError, replace_file
 from ftui.system.segments import segments_before, total_bytes
 from tests.support.examples import examples
 
@@ -87,18 +87,31 @@ def test_a_full_disk_leaves_the_file_as_it_is(path: Path, monkeypatch: pytest.Mo
     writer.write(Warned(message="room again"))
     writer.close()
     assert warned(Tail(path).read()) == [*messages, "room again"]
-    assert len(older(path)) == 1
+    assert len(older(path)) > 1 and total_bytes(path) > 900, "as long as they would have been"
+
+
+def test_a_disk_that_is_full_at_the_second_segment_keeps_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = written(path, 20, longest=10**6)
+
+    def refuse(path: Path, data: bytes, *, durable: bool = False) -> None:
+        if older(path.parent):
+            raise OSError(28, "No space left on device")
+        replace_file(path, data, durable=durable)
+
+    monkeypatch.setattr(segments, "replace_file", refuse)
+    written(path, 1)
+    assert older(path) == [] and warned(Tail(path).read()) == [*messages, "message 0"]
 
 
 def test_a_crash_between_segment_and_new_file_loses_and_doubles_nothing(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crash(path: Path, head: bytes) -> int:
+    def crash(path: Path, start: int, old: int) -> int:
         raise OSError("killed here")
 
     monkeypatch.setattr(segments, "_put_in_place", crash)
     messages = written(path, 8)
-    assert len(older(path)) == 1, "the segment stands already"
+    assert older(path), "the segment stands already"
     assert warned(Tail(path).read()) == messages
     monkeypatch.undo()
     writer = Writer(path, longest=300)
@@ -157,3 +170,97 @@ def test_a_bomb_is_unpacked_no_further_than_its_place(path: Path) -> None:
     first, second = segments_before(path, 10**17)[:2]
     first.path.write_bytes(gzip.compress(b"\n" * (8 << 20)))
     assert sum(len(data) for _, data in segments.read_older(path, 0, second.start)) == first.end - first.start
+
+
+def test_a_file_that_was_long_before_makes_several_segments(path: Path) -> None:
+    messages = written(path, 60, longest=10**6)
+    messages += written(path, 2)
+    sizes = [segment.end - segment.start for segment in segments_before(path, total_bytes(path))]
+    assert len(sizes) > 10 and all(300 <= size < 450 for size in sizes[:-1])
+    assert warned(Tail(path).read()) == messages
+
+
+def test_a_segment_is_unpacked_without_being_read_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = written(path, 60, longest=20_000) + written(path, 1, longest=100)
+    monkeypatch.setattr("ftui.system.files.LONGEST_FILE", 50)
+    monkeypatch.setattr(segments, "PACKED_PIECE", 10)
+    monkeypatch.setattr(segments, "PIECE", 100)
+    assert warned(Tail(path).read()) == messages
+    _, first = next(segments.read_older(path, 0, 10**4))
+    assert 0 < len(first) <= 300, "the first lines are there before the others"
+
+
+def test_the_new_file_is_on_the_disk_before_it_is_in_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced, rename, heads = set[int](), Path.rename, list[bytes]()
+
+    def move(self: Path, target: Path) -> Path:
+        heads.append(self.read_bytes())
+        assert self.stat().st_ino in synced
+        return rename(self, target)
+
+    monkeypatch.setattr(segments, "sync_open", lambda descriptor: synced.add(os.fstat(descriptor).st_ino))
+    monkeypatch.setattr(Path, "rename", move)
+    written(path, 10)
+    assert heads and all(segments.HEAD.fullmatch(head) for head in heads)
+
+
+@pytest.mark.parametrize("lost", ["all", "all but half a head"])
+def test_a_file_that_a_power_loss_emptied_goes_on_from_its_last_segment(path: Path, lost: str) -> None:
+    messages = written(path, 12)
+    kept = {segment: segment.read_bytes() for segment in older(path)}
+    messages = messages[: len(messages) - len(warned(Tail(path, offset=segments_of(path)[-1].end).read()))]
+    path.write_bytes(b"" if lost == "all" else b'{"kind":"seg')
+    messages += written(path, 4)
+    assert warned(Tail(path).read()) == messages
+    assert {segment: segment.read_bytes() for segment in kept} == kept
+
+
+def segments_of(path: Path) -> list[segments.Segment]:
+    with path.open("rb") as file:
+        return segments_before(path, segments.segment_start(file.fileno()))
+
+
+def test_a_file_without_a_head_overwrites_no_segment_of_another(path: Path) -> None:
+    messages = written(path, 12)
+    kept = {segment: segment.read_bytes() for segment in older(path)}
+    lost = warned(Tail(path, offset=segments_of(path)[-1].end).read())
+    path.unlink()
+    with path.open("wb") as file:
+        file.write(b'{"kind":"warned","message":"from another life"}\n')
+    messages = [*messages[: len(messages) - len(lost)], "from another life", *written(path, 8)]
+    assert {segment: segment.read_bytes() for segment in kept} == kept
+    assert warned(Tail(path).read()) == messages
+
+
+def test_a_move_that_a_crash_cut_short_is_finished(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = written(path, 9, longest=10**6)
+    before = path.read_bytes()
+    descriptor = os.open(path, os.O_RDWR)
+    os.close(segments.begin_anew(path, descriptor, keep=None, longest=300))
+    kept = older(path)
+    path.write_bytes(before[: before.index(b"\n") + 1])  # of what stood in the old file a power loss left one line
+    messages += written(path, 1)
+    assert warned(Tail(path).read()) == messages and older(path) == kept
+
+
+@pytest.mark.parametrize("call", ["close", "unlink"])
+def test_an_error_after_the_move_costs_no_line(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    close, unlink = os.close, Path.unlink
+
+    def fail_close(descriptor: int) -> None:
+        is_replaced = os.fstat(descriptor).st_nlink == 0
+        close(descriptor)
+        if is_replaced:
+            raise OSError(5, "Input/output error")
+
+    def fail_unlink(self: Path, missing_ok: bool = False) -> None:
+        if self.name.endswith(segments.SUFFIX):
+            raise OSError(5, "Input/output error")
+        unlink(self, missing_ok=missing_ok)
+
+    if call == "close":
+        monkeypatch.setattr(os, "close", fail_close)
+    else:
+        monkeypatch.setattr(Path, "unlink", fail_unlink)
+    messages = written(path, 15, keep=None if call == "close" else 1)
+    assert len(older(path)) > 1 and warned(Tail(path).read()) == messages
