@@ -75,6 +75,7 @@ class Control:
         self._is_handling = False
         self._has_handled = False
         self._is_paused = False
+        self._is_waiting = False
         self._is_to_park = False
         self._next_read = 0.0
 
@@ -157,14 +158,19 @@ class Control:
         begun, self._is_paused = time.perf_counter(), True
         self.inbox.enter_pause(reason)
         self._wait(RequestLevel.SAVE)
-        self.away_seconds += time.perf_counter() - begun
+        if not self._is_handling:  # else `poll()` counts the request with all that was in it
+            self.away_seconds += time.perf_counter() - begun
 
     def _wait(self, level: RequestLevel) -> None:
         """Stand still while the run is paused."""
-        while self._look(level):
-            if self._while_paused is not None:
-                self._while_paused()
-            time.sleep(PAUSE_SECONDS)
+        self._is_waiting = True
+        try:
+            while self._look(level):
+                if self._while_paused is not None:
+                    self._while_paused()
+                time.sleep(PAUSE_SECONDS)
+        finally:
+            self._is_waiting = False
         assert self.inbox is not None, "a paused run reads requests"
         self.inbox.leave_pause()
 
@@ -199,9 +205,14 @@ class Control:
         return self._is_paused
 
     def _sort(self, inbox: RequestInbox) -> None:
-        """Act on what has come. While one request is handled, only those that end the run or it are looked at."""
+        """Act on what has come. While one request is handled, only those that end the run or it are looked at, and
+        where it stands still, those that have it go on.
+        """
+        urgent: tuple[type, ...] = (Park, Stop, Abort, EndAnswer)
+        if self._is_waiting:
+            urgent += (Pause, Continue)
         for request in list(self._unread):
-            if not self._is_handling or isinstance(request, Park | Stop | Abort | EndAnswer):
+            if not self._is_handling or isinstance(request, urgent):
                 self._unread.remove(request)
                 self._receive(inbox, request)
 

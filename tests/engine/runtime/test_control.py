@@ -135,6 +135,27 @@ def test_while_one_request_is_handled_only_an_end_is_obeyed(run: Run) -> None:
     assert list(run.inbox.iterdir()) == []
 
 
+def test_a_pause_while_a_request_is_handled_ends_and_counts_once(run: Run) -> None:
+    """A reward function breaks in an evaluation that somebody asked for."""
+    control = engine(run)
+
+    def handle(request: AnyRequest) -> None:
+        for kind in (Pause, Continue):
+            write_request(run, kind(**stamp()))  # type: ignore[arg-type]
+        control._next_read = 0.0
+        control.pause("it is broken")
+        control.inbox.answer(request)  # type: ignore[union-attr]
+
+    control.start_training(handle, lambda: pytest.fail("it stays paused"))
+    write_request(run, Evaluate(**stamp()))  # type: ignore[arg-type]
+    begun = time.perf_counter()
+    look(control, RequestLevel.ALL)
+    elapsed = time.perf_counter() - begun
+    applied = [(ControlRefused, "hold"), (ControlApplied, "continue"), (ControlApplied, "evaluate")]
+    assert answers(run) == applied
+    assert 0 < control.away_seconds <= elapsed
+
+
 def test_sigterm_is_obeyed_while_paused(run: Run) -> None:
     control = engine(run)
     write_request(run, Pause(**stamp()))  # type: ignore[arg-type]
