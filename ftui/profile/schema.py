@@ -198,8 +198,9 @@ class Profile(Section):
     @property
     def keeps_reference(self) -> bool:
         """Whether the trained weights are kept as they were at the start, for a divergence from them: a new adapter is
-        switched off instead."""
-        is_off = self.adapter.is_lora and self.adapter.name_or_path is None
+        switched off instead, but trained biases of the base would stay as they are then."""
+        adapter = self.adapter
+        is_off = adapter.is_lora and adapter.name_or_path is None and adapter.bias == "none"
         return self.samples_answers and self.sampled.has_reference and not is_off
 
     @property

@@ -1,11 +1,13 @@
 """The weights that a run began with are the reference where no adapter can be switched off."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
 from ftui.engine.offload import reference_weights
@@ -39,6 +41,26 @@ def test_weights_change_places_and_come_back_to_the_last_bit(monkeypatch: pytest
                 assert torch.equal(weight, (trained if name == "a.bias" else began)[name]), name
             raise KeyError
         assert all(torch.equal(weight, trained[name]) for name, weight in model.state_dict().items())
+
+
+@pytest.mark.parametrize(("bias", "is_kept"), [("none", False), ("lora_only", True), ("all", True)])
+def test_trained_biases_are_held_to_where_they_began(bias: Any, is_kept: bool, tmp_path: Path) -> None:
+    """PEFT switches an adapter off without them: what is left is the reference only where there are none."""
+    profile = grpo(tmp_path, tmp_path / "rows.jsonl", adapter={"bias": bias}, grpo={"beta": 0.1})
+    assert profile.keeps_reference == is_kept
+    bare, inputs = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2)), torch.randn(2, 4)
+    began = bare(inputs).detach()
+    model: Any = get_peft_model(bare, LoraConfig(r=2, target_modules=["0"], bias=bias))
+    reference = ReferenceWeights(model)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight.add_(torch.randn_like(weight))
+        with reference.in_place():
+            assert torch.equal(model(inputs), began)
+        said = pytest.warns(UserWarning, match="does not produce the same output") if is_kept else nullcontext()
+        with said, model.disable_adapter():
+            assert torch.equal(model(inputs), began) != is_kept
 
 
 @pytest.mark.slow
