@@ -26,6 +26,7 @@ from ..reinforcement.ppo_rollouts import TokenLearning
 from ..reinforcement.scoring import AnswerJudge, texts_to_score
 from ..rewards.reward_table import RewardTable
 from ..rewards.run_rewards import open_run_rewards
+from ..rewards.score_answers import check_rewarded
 from ..rewards.score_with_model import load_scorers
 from ..rollouts.rollout import Rollout
 from ..runtime.control_flags import Control
@@ -92,7 +93,7 @@ class MeasuredRollout:
                 hint=f"Set {key} = {generation.batch_size}.",
             )
         with self.clock.phase("scoring"):
-            self.judge.score(*texts_to_score(rollout, asked))
+            check_rewarded(self.judge.score(*texts_to_score(rollout, asked)))
         return _with_drawn_rewards(rollout)
 
     def learn(self, rollout: Rollout, num_prompts: Sequence[int], reuse: Reuse) -> AnswerBatches:

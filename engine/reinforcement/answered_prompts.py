@@ -56,7 +56,7 @@ class AnsweredPrompts:
             self._generate(there, examples[there - first :], asked[there - first :])
         assert self.answers is not None, "they are there"
         rollout, started = self.answers.take(range(first, self.num_prompts)), self.clock()
-        rewards = self.scoring.score(rollout, asked)
+        rewards = self.scoring.score(rollout, asked, needs_reward=not first)  # further ones may be few
         self.scoring_seconds += self.clock() - started
         return replace(rollout, rewards=rewards)
 

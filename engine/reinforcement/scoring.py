@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from ftui.errors import RewardError
 
 from ..rewards.reward_table import RewardTable
+from ..rewards.score_answers import check_rewarded
 from ..rollouts.rollout import Rollout
 from ..runtime.control_flags import Control
 from ..runtime.event_writer import EventWriter
@@ -37,22 +38,32 @@ class AnswerScoring:
     control: Control
     events: EventWriter
 
-    def score(self, rollout: Rollout, asked: Sequence[AskedRow]) -> RewardTable:
-        """The rewards; where a function is broken the run is paused, and tries again when somebody continues it.
+    def score(self, rollout: Rollout, asked: Sequence[AskedRow], *, needs_reward: bool = False) -> RewardTable:
+        """The rewards; where a function is broken the run is paused, and tries again when somebody continues it; with
+        `needs_reward` also where no answer has any.
 
         Raises:
             Shutdown: the run is to end, while a function is at work or broken.
         """
-        return self.score_texts(*texts_to_score(rollout, asked))
+        return self.score_texts(*texts_to_score(rollout, asked), needs_reward=needs_reward)
 
     def score_texts(
-        self, prompts: list[Any], completions: list[Any], ids: list[list[int]], columns: dict[str, list[Any]]
+        self,
+        prompts: list[Any],
+        completions: list[Any],
+        ids: list[list[int]],
+        columns: dict[str, list[Any]],
+        *,
+        needs_reward: bool = False,
     ) -> RewardTable:
         """The same of any answers, as functions get them."""
         while True:
             try:
                 with self.events.within("scoring", f"{len(ids)} answers"):
-                    return self.judge.score(prompts, completions, ids, columns)
+                    table = self.judge.score(prompts, completions, ids, columns)
+                    if needs_reward:
+                        check_rewarded(table)
+                    return table
             except RewardError as error:
                 self.events.leave()
                 self.control.pause(f"{error.message} {error.hint}")

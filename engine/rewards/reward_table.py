@@ -1,18 +1,20 @@
 """What the reward functions gave for the answers of a rollout."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
 class RewardTable:
-    """`values`: (answers, functions) float64, NaN where a function gave none; `weights`: (functions,)."""
+    """`values`: (answers, functions) float64, NaN where a function gave none; `weights`: (functions,). `errors`: of
+    each function that failed, how; it gave none at all."""
 
     names: list[str]
     values: np.ndarray
     weights: np.ndarray
+    errors: dict[str, str] = field(default_factory=dict)
 
     @property
     def totals(self) -> np.ndarray:
@@ -31,8 +33,11 @@ class RewardTable:
 
 
 def reward_table(
-    names: Sequence[str], weights: Sequence[float], columns: Sequence[Sequence[float | None]]
+    names: Sequence[str],
+    weights: Sequence[float],
+    columns: Sequence[Sequence[float | None]],
+    errors: dict[str, str] | None = None,
 ) -> RewardTable:
     """The table of what each function gave: a column each, with an entry for each answer."""
     values = np.array([[np.nan if value is None else value for value in column] for column in columns], np.float64)
-    return RewardTable(list(names), values.T.reshape(-1, len(names)), np.asarray(weights, np.float64))
+    return RewardTable(list(names), values.T.reshape(-1, len(names)), np.asarray(weights, np.float64), errors or {})

@@ -62,8 +62,7 @@ class Rewards:
         answers can be given again.
 
         Raises:
-            RewardError: one gives something that is no list of rewards, fails `MAX_FAILED_CALLS` times in a row, or
-                no answer gets any reward.
+            RewardError: one gives something that is no list of rewards, or fails `MAX_FAILED_CALLS` times in a row.
         """
         taken = ("prompts", "completions", "completion_ids")
         columns = {name: values for name, values in columns.items() if name not in taken}
@@ -80,15 +79,12 @@ class Rewards:
             raise
         for name, judgement in judged.items():
             scored[name] = self._note(name, judgement, number)
-        table = reward_table(
+        return reward_table(
             [spec.name for spec in self.specs],
             [spec.weight for spec in self.specs],
             [scored[spec.name] for spec in self.specs],
+            {name: judgement.error for name, judgement in judged.items() if judgement.error},
         )
-        if number and np.isnan(table.totals).all():
-            why = "; ".join(one.error for one in judged.values() if one.error) or "every function gave None"
-            raise RewardError(f"No answer has a reward: {why}.", hint=AGAIN)
-        return table
 
     def _ask(self, worker: RewardWorker, answers: AnswersToScore) -> Judgement | None:
         try:
@@ -118,6 +114,17 @@ class Rewards:
             raise RewardError(f"Reward {judgement.error}, {MAX_FAILED_CALLS} times in a row.", hint=AGAIN)
         self._warn(f"reward {judgement.error}: these {number} answers go without it")
         return [None] * number
+
+
+def check_rewarded(table: RewardTable) -> None:
+    """See that some answer of a whole rollout has a reward: of few answers, a function may rightly judge none.
+
+    Raises:
+        RewardError: none has.
+    """
+    if len(table.values) and np.isnan(table.totals).all():
+        why = "; ".join(table.errors.values()) or "every function gave None"
+        raise RewardError(f"No answer has a reward: {why}.", hint=AGAIN)
 
 
 @contextmanager

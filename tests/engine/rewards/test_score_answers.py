@@ -13,7 +13,7 @@ import pytest
 
 from ftui.engine.rewards.reward_specs import RewardSpec
 from ftui.engine.rewards.reward_table import RewardTable
-from ftui.engine.rewards.score_answers import MAX_FAILED_CALLS, Rewards, open_rewards
+from ftui.engine.rewards.score_answers import MAX_FAILED_CALLS, Rewards, check_rewarded, open_rewards
 from ftui.errors import RewardError
 
 GOOD = "def good(completions, **columns):\n    return [float(len(one)) for one in completions]\n"
@@ -86,7 +86,9 @@ def test_a_function_that_fails_counts_as_none(tmp_path: Path, what: str) -> None
         table = score(opened, ["abc", "d"], fail=[True, True])
         assert np.array_equal(table.values, [[np.nan, 3], [np.nan, 1]], equal_nan=True)
         assert len(warnings) == 1 and message in warnings[0], warnings
-        assert score(opened, ["abc", "d"], fail=[False, False]).totals.tolist() == [4.0, 2.0]
+        assert list(table.errors) == ["bad"] and message in table.errors["bad"]
+        table = score(opened, ["abc", "d"], fail=[False, False])
+        assert table.totals.tolist() == [4.0, 2.0] and not table.errors
 
 
 WRONG = {
@@ -118,11 +120,11 @@ def test_nan_and_infinity_are_no_rewards(tmp_path: Path) -> None:
     assert warnings == ["reward bad gave NaN or infinity for 2 of 3 answers: not counted"]
 
 
-def test_no_reward_at_all_is_an_error(tmp_path: Path) -> None:
+def test_no_reward_at_all_is_an_error_of_a_rollout(tmp_path: Path) -> None:
     with rewards(tmp_path, code("def bad(completions): return [None] * len(completions)\n")) as (opened, _):
         with pytest.raises(RewardError, match="every function gave None"):
-            score(opened, ["a"])
-        assert len(score(opened, []).totals) == 0
+            check_rewarded(score(opened, ["a"]))
+        check_rewarded(score(opened, []))
 
 
 def test_a_function_that_goes_on_failing_is_an_error(tmp_path: Path) -> None:
