@@ -201,13 +201,11 @@ def check_same(run: Run, checkpoint: Checkpoint, current: dict[str, str]) -> lis
 
 def reset_fork(state: TrainState, differences: list[str]) -> None:
     """Drop what belonged to the parent only: settings changed by requests, the learning rate that a plateau had left,
-    and a best loss that was measured on other rows."""
+    and a best evaluation that was measured on other rows or by another reward model."""
     state.plateau = {}
     state.settings = [setting for setting in state.settings if setting.name == MICRO_BATCH]
     state.bad_evaluations = state.bad_steps = 0  # its parent's patience may be at its end
     if differences:  # other rows may follow, or other answers be wanted: they are sampled by the weights as they are
         state.rollout, state.rollout_hash = -1, ""
-    if "evaluation_data" in differences:
-        state.best_loss = state.best_metric = state.best_step = state.last_loss = None
-        state.last_is_finite = True
-        state.bad_evaluations, state.evaluated_step = 0, -1
+    if {"evaluation_data", "reward_model"} & set(differences):
+        state.forget_evaluations()

@@ -4,6 +4,8 @@ Each prompt is answered once, greedily; with `num_generations_eval` so many time
 numbers at each evaluation: two differ by the model alone. No random generator moves.
 """
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
@@ -50,6 +52,16 @@ class RewardMeasures:
         self._asked: Sequence[AskedRow] = [rows[number] for number in range(len(self._split))]
         self._times = self.profile.sampled.num_generations_eval or 1
 
+    @property
+    def fingerprint(self) -> str:
+        """What stands for how it measures, SHA-256 (hex): under another one values are on another scale."""
+        sampled = self.profile.sampled
+        made_from = [
+            self.scoring.judge.fingerprint, sampled.num_generations_eval, sampled.max_completion_length,
+            repr(self._sampling()),
+        ]  # fmt: skip
+        return hashlib.sha256(json.dumps(made_from).encode()).hexdigest()
+
     def measure(self, step: int) -> dict[str, float | None]:
         """Means over the answers, by the names that steps have them by; nothing where one could not be given.
 
@@ -66,7 +78,14 @@ class RewardMeasures:
         if missing:
             return {}
         rollout = self._as_rollout(step, answers)
-        scored = replace(rollout, rewards=self.scoring.score(rollout, self._asked))
+        rewards = self.scoring.score(rollout, self._asked)
+        if rewards.errors:  # the sum of the others is on another scale
+            rewards = self.scoring.score(rollout, self._asked)
+        if rewards.errors:
+            failed = ", ".join(rewards.errors)
+            self.events.warn(f"the reward of the answers is not told at step {step}: {failed} failed twice")
+            return {}
+        scored = replace(rollout, rewards=rewards)
         self._write_down(step, scored, [answer.ending for answer in answers])
         return measure_answers(scored, range(len(scored)))
 

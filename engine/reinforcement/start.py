@@ -100,5 +100,6 @@ def rollouts_before_steps(
         batches.reference_reward = measure_references(profile, data, scoring)
         if evaluator is not None:
             evaluator.answers = RewardMeasures(run, profile, data, generator, scoring, events)
+            state.measure_by(evaluator.answers.fingerprint)  # a fork, or functions that were allowed, may have others
         maker = RolloutMaker(run, profile, data, parts, state, scoring, share, control, events, disk_wait, learning)
         yield maker.prepare

@@ -28,6 +28,7 @@ class TrainState(msgspec.Struct):
     engine/optim/plateau.py. `evaluated_step` is the last step that was evaluated (-1: none), so that a run saved
     between a step and its evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of
     step 0. `best_loss` is the loss of the best evaluation, `best_metric` its value of eval.metric_for_best_model.
+    `measured_by` stands for how these were measured, where answers are rewarded ("": not known).
     `rollout` is the number (from 0; -1: none) of the newest rollout, `rollout_hash` that of its file (stages grpo and
     ppo). `kl_coef` is that of the rollout after it, where it is steered (from `initial_kl_coef`), and `scores` are the
     number and mean of all scores so far and the sum of their squared distances from it, where they are normalised.
@@ -54,6 +55,7 @@ class TrainState(msgspec.Struct):
     best_loss: float | None = None
     best_metric: float | None = None
     best_step: int | None = None
+    measured_by: str = ""
     bad_evaluations: int = 0
     bad_steps: int = 0
     loss_scale: float | None = None
@@ -71,6 +73,18 @@ class TrainState(msgspec.Struct):
     settings: list[Setting] = []
     other_machine: list[str] = []
     other_content: list[str] = []
+
+    def measure_by(self, fingerprint: str) -> None:
+        """Evaluations are measured so from now on: values of another measure cannot be compared with theirs."""
+        if self.measured_by != fingerprint:
+            self.forget_evaluations()
+        self.measured_by = fingerprint
+
+    def forget_evaluations(self) -> None:
+        """Go on as if nothing had been evaluated."""
+        self.best_loss = self.best_metric = self.best_step = self.last_loss = None
+        self.last_is_finite = True
+        self.bad_evaluations, self.evaluated_step = 0, -1
 
     def change(self, new: Setting) -> None:
         """Add a setting; what was set earlier for the same or later steps no longer counts."""

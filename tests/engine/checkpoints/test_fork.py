@@ -162,3 +162,20 @@ def test_a_fork_has_patience_of_its_own() -> None:
     state = TrainState(bad_evaluations=3, bad_steps=2)
     reset_fork(state, ["profile"])
     assert (state.bad_evaluations, state.bad_steps) == (0, 0)
+
+
+def test_a_best_of_another_reward_model_or_measure_is_forgotten() -> None:
+    """Another function, weight or metric gives values on another scale; the same go on."""
+
+    def best() -> TrainState:
+        return TrainState(best_metric=9.0, best_step=2, bad_evaluations=1, evaluated_step=3, measured_by="one")
+
+    state = best()
+    reset_fork(state, ["profile", "reward_model"])
+    assert (state.best_metric, state.best_step, state.evaluated_step) == (None, None, -1)
+    state = best()
+    state.measure_by("one")
+    assert (state.best_metric, state.best_step, state.bad_evaluations) == (9.0, 2, 1)
+    state.measure_by("other")
+    assert (state.best_metric, state.best_step, state.bad_evaluations) == (None, None, 0)
+    assert (state.evaluated_step, state.measured_by) == (-1, "other")

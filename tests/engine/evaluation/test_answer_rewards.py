@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from ftui.engine.evaluation.answer_rewards import RewardMeasures
+from ftui.engine.rewards.reward_table import RewardTable
+from ftui.engine.rollouts.rollout import Rollout
 from ftui.engine.system.train_state import TrainState
 from ftui.engine.training.evaluate import note_evaluation
 from ftui.measures import leading_measure
@@ -122,3 +125,72 @@ def test_an_evaluation_is_told_by_its_reward_where_it_has_no_loss() -> None:
     assert (evaluation_words(rewarded), evaluation_words(plain)) == ("reward 0.25", "loss 1.5000")
     bad = Evaluation(3, None)
     assert bad.is_bad and not rewarded.is_bad and evaluation_words(bad) == "loss not finite"
+
+
+class FailingScoring:
+    """A judge of whom a function fails in the first `times` calls."""
+
+    fingerprint = "failing"
+
+    def __init__(self, times: int) -> None:
+        self.judge, self.times, self.num_calls = self, times, 0
+
+    def score(self, *_: Any) -> RewardTable:
+        self.num_calls += 1
+        has_failed = self.num_calls <= self.times
+        values = np.array([[np.nan if has_failed else 3.0, 1.0]])
+        return RewardTable(["fails", "works"], values, np.ones(2), {"fails": "broken"} if has_failed else {})
+
+
+class OneAnswer(RewardMeasures):
+    """Measures one answer that is there already."""
+
+    def __post_init__(self) -> None:
+        self._asked, self._times = [], 1
+
+    def _answer(self) -> list[Any]:
+        return []
+
+    def _as_rollout(self, step: int, answers: Any) -> Rollout:
+        return Rollout(
+            step=step, seed=0, group_size=1, rows=np.zeros(1, int), prompt_ids=[np.zeros(1, np.int32)],
+            completion_ids=[np.zeros(1, np.int32)], log_probs=[np.zeros(1, np.float32)],
+            is_complete=np.ones(1, bool), prompts=["p"], completions=["c"],
+        )  # fmt: skip
+
+    def _write_down(self, *_: Any) -> None:
+        pass
+
+
+def one_answer(profile: Profile, scoring: Any, warnings: list[str] | None = None) -> OneAnswer:
+    events: Any = SimpleNamespace(warn=([] if warnings is None else warnings).append)
+    nothing: Any = None
+    return OneAnswer(nothing, profile, nothing, nothing, scoring, events)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2])
+def test_a_reward_without_one_of_its_functions_is_not_told(tmp_path: Path, times: int) -> None:
+    """It is asked once more; the sum of the others would be on another scale, and might become the best."""
+    warnings: list[str] = []
+    scoring = FailingScoring(times)
+    found = one_answer(grpo(tmp_path, tmp_path / "rows.jsonl"), scoring, warnings).measure(3)
+    assert scoring.num_calls == min(times, 1) + 1
+    if times < 2:
+        assert found["reward"] == 4.0 and not warnings
+    else:
+        assert found == {} and warnings == ["the reward of the answers is not told at step 3: fails failed twice"]
+
+
+def test_what_gives_values_on_another_scale_has_another_fingerprint(tmp_path: Path) -> None:
+    sections: list[dict[str, Any]] = [
+        {}, {"grpo": {"num_generations_eval": 2}}, {"grpo": {"num_generations_eval": 2, "temperature": 0.5}},
+        {"grpo": {"max_completion_length": 13}},
+    ]  # fmt: skip
+    asked: dict[str, Any] = {"data": {"eval": "held_out.jsonl"}}
+    profiles = [grpo(tmp_path, tmp_path / "rows.jsonl", **asked, **keys) for keys in sections]
+    prints = [one_answer(profile, FailingScoring(0)).fingerprint for profile in profiles]
+    other = FailingScoring(0)
+    other.fingerprint = "other functions"
+    assert len({*prints, one_answer(profiles[0], other).fingerprint}) == 5
+    later = grpo(tmp_path, tmp_path / "rows.jsonl", **asked, train={"learning_rate": 1.0})
+    assert one_answer(later, FailingScoring(0)).fingerprint == prints[0]
