@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from ftui.profile.schema import Profile
+from ftui.rollouts.dealt_answers import dealt_size, largest_part
 from ftui.runs.run_folder import Run
 
 from ..models.model_parts import ModelParts
@@ -32,12 +33,15 @@ def run_longest_answers(
     """
     section, size = profile.sampled, profile.micro_batch
     in_rollout = profile.rows_per_step * section.steps_and_passes[0] * section.num_generations
-    part = math.ceil(in_rollout / profile.hardware.num_processes)
+    num_processes = profile.hardware.num_processes
+    dealt = dealt_size(in_rollout, section.num_generations, section.max_num_seqs, num_processes)
+    part = largest_part(in_rollout, dealt, num_processes)
     at_once = min(part, section.max_num_seqs or part)
     longest = data.train.longest_first.tolist()
     num_prompts = math.ceil(at_once / section.num_generations)
     with measured_rollout(run, profile, data, parts, events, clock) as phases:
-        rollout = phases.answer([longest[place % len(longest)] for place in range(num_prompts)], stop_ids=())
+        examples = [longest[place % len(longest)] for place in range(num_prompts)]
+        rollout = phases.answer(examples, stop_ids=(), at_once=at_once)
         learned = repeat_answers(rollout, size * min(2, profile.accumulation))
         source = phases.learn(learned, [len(learned)], Reuse())
     with clock.phase("updating"):

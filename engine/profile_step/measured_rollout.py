@@ -68,10 +68,13 @@ class MeasuredRollout:
     judge: AnswerJudge
     clock: PhaseClock
 
-    def answer(self, examples: Sequence[int], stop_ids: Sequence[int] | None = None) -> Rollout:
+    def answer(
+        self, examples: Sequence[int], stop_ids: Sequence[int] | None = None, at_once: int | None = None
+    ) -> Rollout:
         """The model's answers to the rows of `examples`; they are scored, and get other rewards.
 
-        Answers end with one of `stop_ids`, by default those of the data: if there are none, all are cut off.
+        Answers end with one of `stop_ids`, by default those of the data: if there are none, all are cut off. `at_once`:
+        how many are generated together, by default as many as may be.
 
         Raises:
             ModelError: a prompt cannot be answered, or memory ran out.
@@ -82,6 +85,7 @@ class MeasuredRollout:
         generation = AnswerGeneration(
             self.profile, self.data, self.parts, ProcessGroup(), state, generator, control, self.events
         )
+        generation.batch_size = at_once or generation.batch_size
         asked, wanted = [rows[example] for example in examples], generation.batch_size
         prompts = [self.data.train.example(example)[0].input_ids for example in examples]
         with self.clock.phase("generating"):

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ftui.errors import ProfileError
 from ftui.profile.schema import Profile
 from ftui.runs.run_folder import Run
 from ftui.system.user_folders import cache_folder
@@ -44,24 +45,41 @@ def probe(on_detail: Callable[[str], None], profile: str) -> dict[str, Any]:
         run = Run(Path(folder) / "probe")
         run.folder.mkdir()
         events = EventWriter(run, attempt=1, token="", is_silent=True)
-        return _measure(given_profile(profile, ["hardware.num_processes=1"]), run, events, on_detail)
+        return _measure(profile_of_process(profile), run, events, on_detail)
+
+
+def profile_of_process(text: str) -> Profile:
+    """The profile in a TOML text with whole paths, to be measured by one process: its part is that of a process of the
+    run, of which there are as many as the profile says.
+
+    Raises:
+        ProfileError: something is wrong with it, or each process holds a part of the model only.
+    """
+    profile = given_profile(text)
+    if profile.hardware.shard != "none":
+        raise ProfileError(
+            f"hardware.shard = {profile.hardware.shard!r}: one process alone cannot measure a model that several hold.",
+            hint='Measure it whole, with hardware.shard = "none".',
+        )
+    return profile
 
 
 def build_training(profile: Profile, run: Run, on_detail: Callable[[str], None]) -> tuple[TrainingData, ModelParts]:
-    """The rows and the model of a profile, ready to take steps, as the engine makes them.
+    """The rows and the model of a profile, ready to take steps, as the engine makes them for one process alone.
 
     Raises:
         FtuiError: a run of the profile would be refused.
     """
-    hardware = find_hardware(profile)
-    settle_torch(profile, hardware)
+    alone = profile.model_copy(update={"hardware": profile.hardware.model_copy(update={"num_processes": 1})})
+    hardware = find_hardware(alone)
+    settle_torch(alone, hardware)
     cache = cache_folder(run.folder / "cache")
-    check_profile(profile, find_config(profile, cache, on_detail), hardware)
+    check_profile(alone, find_config(alone, cache, on_detail), hardware)
     on_detail("reading the rows")
     data = prepare(profile, cache, on_detail)
     on_detail("loading the model")
     seed_everything(profile.train.seed)
-    parts = assemble(profile, data, build_model(profile, data, hardware), hardware, ProcessGroup())
+    parts = assemble(alone, data, build_model(alone, data, hardware), hardware, ProcessGroup())
     allocate_state(parts.optimizer)
     return data, parts
 

@@ -40,12 +40,11 @@ from ..training.forward_backward import ForwardBackward
 from ..training.prefetch import Prefetcher, StepSource
 from ..training.prepare import TrainingData
 from ..training.step import SMALLER, StepRunner
-from .probe import build_training
-from .profile_text import given_profile
+from .probe import build_training, profile_of_process
 
 
 def profile_step(on_detail: Callable[[str], None], profile: str, num_steps: int, trace: str | None) -> StepProfile:
-    """Measure steps of a profile (TOML, every path absolute) in one process here.
+    """Measure steps of a profile (TOML, every path absolute) in one process here, of a run of several its part.
 
     Args:
         trace: a file to write torch's chrome trace of the steps to.
@@ -57,7 +56,7 @@ def profile_step(on_detail: Callable[[str], None], profile: str, num_steps: int,
         run = Run(Path(folder) / "profile")
         run.folder.mkdir()
         events = EventWriter(run, attempt=1, token="", is_silent=True)
-        values = given_profile(profile, ["hardware.num_processes=1"])
+        values = profile_of_process(profile)
         if find_hardware(values).device.type == "mps":
             raise HardwareError("torch's profiler does not see an Apple GPU.", hint='Set hardware.device = "cpu".')
         data, parts = build_training(values, run, on_detail)
@@ -112,7 +111,7 @@ class _Measurement:
             return
 
         def rows_of(step: int) -> list[Row]:
-            return data.plan.step(1 + (step - 1) % num_steps)
+            return self._own_rows(1 + (step - 1) % num_steps)
 
         train, rows = data.train, [row for number in range(num_steps) for row in rows_of(number + 1)]
         examples = [number for row in rows for number in row]
@@ -122,10 +121,16 @@ class _Measurement:
         with Prefetcher(data, ProcessGroup(), rows_of, layout=layout) as prefetcher:
             yield prefetcher
 
+    def _own_rows(self, step: int) -> list[Row]:
+        """A process's part of a step: micro-batches of rows, or prompts with all their answers, are dealt in turn."""
+        rows, number = self.data.plan.step(step), self.profile.hardware.num_processes
+        size = 1 if self.profile.samples_answers else self.profile.micro_batch
+        return [row for start in range(0, len(rows), size * number) for row in rows[start : start + size]]
+
     def _answers(self, num_steps: int) -> StepSource:
         """The first rollout, its phases timed; the steps on it come again and again."""
         clock, reuse = PhaseClock(self.parts.device, None), reuse_of(self.profile)
-        rows = [self.data.plan.step(part + 1) for part in range(reuse.num_steps)]
+        rows = [self._own_rows(part + 1) for part in range(reuse.num_steps)]
         with measured_rollout(self.run, self.profile, self.data, self.parts, self.events, clock) as phases:
             self.on_detail("generating and scoring the answers of a rollout")
             rollout = phases.answer([example for step in rows for row in step for example in row])

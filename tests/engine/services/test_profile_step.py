@@ -9,10 +9,12 @@ import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
 from ftui.engine.profile_step import machine_speed
+from ftui.engine.profile_step.measured_rollout import MeasuredRollout
+from ftui.engine.rollouts.rollout import Rollout
 from ftui.engine.services.probe import probe
 from ftui.engine.services.profile_step import profile_step
 from ftui.engine.training import forward_backward
-from ftui.errors import DataError
+from ftui.errors import DataError, ProfileError
 from ftui.estimate.api import setup_for
 from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.step.floor import find_floors, product_operations
@@ -81,24 +83,34 @@ SAMPLED = {
 
 
 @pytest.mark.parametrize("stage", ["grpo", pytest.param("ppo", marks=pytest.mark.slow)])
-def test_a_rollout_is_measured_by_its_phases(stage: str, model_folder: Path, rows: Path) -> None:
+def test_a_rollout_is_measured_by_its_phases(
+    stage: str, model_folder: Path, rows: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two processes the part of one: 8 answers of a step, with whole groups, which half of its 12 would not be."""
     write_rows(rows, [{"prompt": f"count {n} of the " * (1 + n % 3), "answer": str(n)} for n in range(40)])
     profile = make_profile(
         model_folder, rows, run={"stage": stage}, adapter=LORA, data={"max_length": 96},
-        train={"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2},
-        rewards={"reward_funcs": ["number_answer"]}, **{stage: SAMPLED[stage]},
+        train={"per_device_train_batch_size": 2, "gradient_accumulation_steps": 3 if stage == "grpo" else 4},
+        rewards={"reward_funcs": ["number_answer"]}, hardware={"num_processes": 2}, **{stage: SAMPLED[stage]},
     )  # fmt: skip
     step = measured(profile, num_steps=1)
     told = step.rollout
     assert told is not None and set(told.seconds) == {"generating", "scoring", "log_probs"}
     assert (told.num_answers, told.num_steps) == ((16, 2) if stage == "grpo" else (8, 3))
     assert 0 < told.num_tokens <= 6 * told.num_answers and min(told.seconds.values()) > 0
-    assert step.num_rows == 8 == len(step.lengths) and 0 < step.num_targets <= 8 * 6 and step.num_micro_batches == 2
+    assert step.num_rows == 8 == len(step.lengths) and 0 < step.num_targets <= 8 * 6 and step.num_micro_batches == 4
     assert step.seconds() == pytest.approx(step.profiled_seconds, rel=1e-9)
-    if stage == "grpo":
-        return
+    answer, asked = MeasuredRollout.answer, list[tuple[int, int | None]]()
+
+    def note(self: Any, examples: Any, stop_ids: Any = None, at_once: int | None = None) -> Rollout:
+        asked.append((len(examples), at_once))
+        return answer(self, examples, stop_ids, at_once)
+
+    monkeypatch.setattr(MeasuredRollout, "answer", note)
     longest = probe(lambda detail: None, to_toml(profile))
-    assert max(step.lengths) <= longest["num_tokens"] / 8 <= longest["longest"], "the longest prompts, no answer ends"
+    assert asked == [(3, 12) if stage == "grpo" else (8, 8)], "half of a rollout"
+    assert longest["micro_batch"] == 2
+    assert max(step.lengths) <= longest["num_tokens"] / 4 <= longest["longest"], "the longest prompts, no answer ends"
     assert set(longest["rollout"]) == {"generating", "scoring", "log_probs", "updating"}
     peaks = [longest["rollout"][name]["process"] for name in ("generating", "updating")]
     assert all(peak is None or 0 < peak <= longest["process"] for peak in peaks), "None: the kernel does not tell"
@@ -118,6 +130,19 @@ def test_what_is_measured_is_the_plan_and_nothing_is_kept(
     names = {event.get("name") for event in json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]}
     assert {"aten::mm", "ftui::forward", "ftui::backward", "ftui::update"} <= names
     assert list((tmp_path / "temporary").iterdir()) == [] and not (tmp_path / "runs").exists()
+
+
+def test_a_process_takes_its_part_of_a_step(model_folder: Path, rows: Path) -> None:
+    """Of three micro-batches the first of two processes has two; a divided model cannot be measured by one."""
+    train = {"per_device_train_batch_size": 2, "effective_batch": 5, "max_steps": 2}
+    profile = make_profile(model_folder, rows, train=train, hardware={"num_processes": 2})
+    step = measured(profile, num_steps=1)
+    assert (step.num_rows, len(step.lengths), step.num_micro_batches) == (3, 3, 2)
+    text = to_toml(profile.model_copy(update={"hardware": profile.hardware.model_copy(update={"shard": "all"})}))
+    for measure in (probe, lambda on_detail, text: profile_step(on_detail, text, 1, None)):
+        with pytest.raises(ProfileError, match="one process alone") as error:
+            measure(lambda detail: None, text)
+        assert 'hardware.shard = "none"' in str(error.value.hint), "with which it was measured"
 
 
 def test_wrong_rows_are_refused_as_a_run_refuses_them(model_folder: Path, tmp_path: Path) -> None:
