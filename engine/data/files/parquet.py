@@ -20,7 +20,7 @@ BATCH = 512  # rows in memory at once; fewer where they are long
 BATCH_BYTES = 2 << 20
 POINTED_AT = 64  # bytes of a value in its file
 BUFFER = 64 << 10  # bytes of a column that are read at once where one row is wanted
-SHARED_BYTES = 32 << 20  # of values that stand in the file once, as often as the rows of a batch may hold them
+SHARED_BYTES = 24 << 20  # of values that stand in the file once, as often as the rows of a batch may hold them
 MEDIA_CELL = {"bytes": "", "path": ""}  # stands for a picture or sound, which nobody reads
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
