@@ -15,6 +15,7 @@ from ..generation.conversation import Speaker, describe_model
 from ..generation.load_trained import add_adapter, load_trained
 from ..generation.sampling import Sampling
 from ..models.adapter_files import starting_adapter
+from ..models.weights import is_adapted
 from .profile_text import given_profile
 from .stop_flag import stop_flag
 
@@ -44,19 +45,20 @@ def open_chat(on_detail: OnDetail, chosen: dict[str, Any], profile: str) -> Mode
 def load_speakers(
     profile: Profile, folders: list[Path | None], device: str | None, on_detail: OnDetail, *, trained_on: str
 ) -> list[Speaker]:
-    """Adapters stand on one base; where all weights were trained, each side is a model of its own.
+    """Adapters stand on one base; where weights of the base were trained, biases too, each side is a model of its own.
 
     Raises:
         FtuiError: see `load_trained`, which says what `trained_on` is.
     """
     cache = cache_folder(Path("cache"))
-    if not profile.adapter.is_lora:
+    if profile.adapter.is_lora:
+        start = starting_adapter(profile.adapter, on_detail)  # what it continued from is part of where it began
+        folders = [folder or start for folder in folders]
+    if not profile.adapter.is_lora or profile.adapter.bias != "none":  # PEFT's biases stay on, whatever is switched off
         models = [
             load_trained(profile, folder, cache, on_detail, device=device, trained_on=trained_on) for folder in folders
         ]
-        return [Speaker(model, None) for model in models]
-    start = starting_adapter(profile.adapter, on_detail)  # what it continued from is part of where it began
-    folders = [folder or start for folder in folders]
+        return [Speaker(one, "default" if is_adapted(one.model) else None) for one in models]
     adapters = [folder for folder in dict.fromkeys(folders) if folder is not None]
     first = adapters[0] if adapters else None
     model = load_trained(profile, first, cache, on_detail, device=device, trained_on=trained_on)

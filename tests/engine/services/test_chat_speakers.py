@@ -44,6 +44,21 @@ def test_each_side_has_the_weights_of_its_folder(
         assert loaded.keys() == stored.keys() and all(torch.equal(loaded[name], stored[name]) for name in stored)
 
 
+def test_trained_biases_are_not_left_on_for_the_other_sides(
+    adapters: list[Path], model_folder: Path, tmp_path: Path
+) -> None:
+    """They are in the layers of the base, and no adapter that is switched off takes them along."""
+    profile = make_profile(model_folder, tmp_path, adapter={"method": "lora", "bias": "lora_only"})
+    first, second, base = load_speakers(
+        profile, [adapters[0], adapters[1], None], "cpu", lambda detail: None, trained_on=""
+    )
+    assert len({id(one.model.bare) for one in (first, second, base)}) == 3
+    assert base.adapter is None and not hasattr(base.model.model, "peft_config")
+    for folder, speaker in zip(adapters, (first, second), strict=False):
+        loaded = get_peft_model_state_dict(speaker.model.model, adapter_name=str(speaker.adapter))
+        assert all(torch.equal(loaded[name], weight) for name, weight in load_file(folder / ADAPTER).items())
+
+
 def test_another_base_than_that_of_the_run_does_not_answer(
     adapters: list[Path], model_folder: Path, tmp_path: Path
 ) -> None:
