@@ -132,6 +132,7 @@ def broken(forward: Callable[..., Any], turns: Turns, kind: str, place: int) -> 
     return fail
 
 
+@pytest.mark.slow
 def test_each_turn_of_generating_is_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory runs out, and nothing finite is computed, in each pass of the first ones; for one or more answers."""
     profile = profile_for("grpo", tmp_path, num_generations=2, max_completion_length=4, max_num_seqs=3)

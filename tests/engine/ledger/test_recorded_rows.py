@@ -84,6 +84,7 @@ def scrambled(chance: random.Random, text: str) -> str:
     return "".join(chance.sample(text, len(text)))
 
 
+@pytest.mark.slow
 def test_a_corrupt_row_is_named_first(
     model_folder: Path, tmp_path: Path, pytestconfig: pytest.Config, record_property: Any
 ) -> None:

@@ -75,7 +75,7 @@ def test_every_type_that_is_joined_gives_what_it_gives_padded(kind: str) -> None
             assert (grad - expected[name]).abs().max() <= 1e-5 * expected[name].abs().max(), name
 
 
-@pytest.mark.parametrize("kind", ["granitemoehybrid", "minimax"])
+@pytest.mark.parametrize("kind", [pytest.param("granitemoehybrid", marks=pytest.mark.slow), "minimax"])
 def test_a_type_that_mixes_tokens_elsewhere_is_found_out(kind: str) -> None:
     """Were it in the list by mistake: its other layers carry a sequence into the next."""
     model = make_model(kind)

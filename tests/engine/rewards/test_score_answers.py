@@ -76,7 +76,10 @@ FAILING = {
 }
 
 
-@pytest.mark.parametrize("what", FAILING)
+WAITS = ("sleeps", "never lets go")
+
+
+@pytest.mark.parametrize("what", [pytest.param(one, marks=[pytest.mark.slow] * (one in WAITS)) for one in FAILING])
 def test_a_function_that_fails_counts_as_none(tmp_path: Path, what: str) -> None:
     """And works again in the next call."""
     body, message = FAILING[what]

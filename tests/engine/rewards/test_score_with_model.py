@@ -136,6 +136,7 @@ def test_a_run_of_stage_rm_gives_the_scores_it_was_trained_to(
         assert sum(float(value or 0) for value in values) / 8 == pytest.approx(measured[f"rewards/{side}"], abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_learns_from_it_and_a_kill_changes_nothing(
     reward_model: Path, model_folder: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
