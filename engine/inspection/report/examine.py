@@ -253,12 +253,15 @@ def _scripts(examination: Examination) -> Iterator[Finding]:
         yield make_finding("mixed_scripts", sum(others.values()), total, detail=detail)
 
 
-def _weak_evidence(evaluation: DataSplit) -> str:
-    """Why the loss on these rows tells little, "" where it tells enough.
+def _weak_evidence(evaluation: DataSplit, *, by_reward: bool) -> str:
+    """Why the loss on these rows, or the reward of answers to them, tells little, "" where it tells enough.
 
     The mean of n losses that spread by s has a standard error of s / sqrt(n).
     """
     number, num_targets = len(evaluation.indices), evaluation.num_target_tokens
+    if by_reward:
+        spread = f"a difference under {2 / math.sqrt(number):.2g} of the spread of their rewards may be chance"
+        return "" if number >= FEW_EVAL else spread
     if num_targets >= FEW_EVAL_TARGETS and (number >= FEW_EVAL or num_targets >= MANY_EVAL_TARGETS):
         return ""
     doubt = f"a difference under {2 / math.sqrt(number):.2g} of the spread between their losses may be chance"
@@ -268,8 +271,9 @@ def _weak_evidence(evaluation: DataSplit) -> str:
 def _amounts(examination: Examination) -> Iterator[Finding]:
     train, evaluation = examination.read.train, examination.read.evaluation
     number = train.num_rows
-    is_text = examination.profile.run.stage == "pretrain"
-    method = "full" if examination.profile.adapter.method == "full" else "adapter"
+    profile = examination.profile
+    is_text = profile.run.stage == "pretrain"
+    method = "full" if profile.adapter.method == "full" else "adapter"
     if is_text and 0 < train.num_tokens < FEW_TOKENS:
         detail = f"{train.num_tokens:,} tokens to train on, fewer than {FEW_TOKENS:,}"
         yield make_finding("few_rows", number, number, detail=detail)
@@ -277,7 +281,7 @@ def _amounts(examination: Examination) -> Iterator[Finding]:
         finding = make_finding("few_rows", number, number, detail=f"fewer than {FEW_ROWS[method]:,}")
         advice = f"{finding.fix} {TRAIN_AN_ADAPTER}" if method == "full" else finding.fix
         yield structs.replace(finding, fix=advice)
-    if evaluation is not None and (detail := _weak_evidence(evaluation)):
+    if evaluation is not None and (detail := _weak_evidence(evaluation, by_reward=profile.samples_answers)):
         yield make_finding("few_eval", evaluation.num_rows, evaluation.num_rows, detail=detail)
     if evaluation is not None and evaluation.num_rows > number:
         yield make_finding("much_eval", evaluation.num_rows, evaluation.num_rows + number)

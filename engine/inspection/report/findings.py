@@ -168,9 +168,9 @@ _TABLE = (
         "few_eval", "are too few to evaluate on",
         "Set more aside (data.eval_num_rows, data.eval_fraction) or name more in data.eval: the best checkpoint and "
         "early stopping rest on them.", warning=0,
-        why="Where the losses of n rows spread by s, a difference under 2 s / sqrt(n), two standard errors of their "
-        "mean, may be chance: 0.37 s with 30 rows, 0.2 s with 100. Fewer than 30 (unless they have 50,000 target "
-        "tokens), or fewer than 1,000 target tokens (rules of thumb).",
+        why="Where the losses, or rewards, of n rows spread by s, a difference under 2 s / sqrt(n), two standard "
+        "errors of their mean, may be chance: 0.37 s with 30 rows, 0.2 s with 100. Fewer than 30 (unless they have "
+        "50,000 target tokens), or fewer than 1,000 target tokens (rules of thumb).",
     ),
     FindingKind(
         "much_eval", "are there to evaluate on, more than to train on",

@@ -313,6 +313,19 @@ def test_too_few_rows_to_evaluate_on(
     assert found is None or (found.severity == "warning" and detail in found.message)
 
 
+@pytest.mark.parametrize(("number", "is_few"), [(29, True), (30, False)])
+def test_too_few_prompts_to_reward(number: int, is_few: bool, model_folder: Path, tmp_path: Path) -> None:
+    """Their answers are sampled: the rows have no target tokens."""
+    rows = write_rows(tmp_path / "rows.jsonl", [{"prompt": f"what is {n}", "answer": "1"} for n in range(100)])
+    report, _ = reported(
+        model_folder, rows, run={"stage": "grpo"}, data={"eval_num_rows": number},
+        rewards={"reward_funcs": ["exact_answer"]}, grpo={"num_generations": 2, "max_completion_length": 8},
+        train={"effective_batch": 2},
+    )  # fmt: skip
+    found = found_in(report, "few_eval")
+    assert (found is not None) == is_few and (found is None or "spread of their rewards" in found.message)
+
+
 def test_more_rows_to_evaluate_on_than_to_learn_from(model_folder: Path, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", GOOD)
     for number, is_much in ((30, False), (31, True)):
