@@ -113,16 +113,10 @@ class RewardMeasures:
         )
 
     def _as_rollout(self, step: int, answers: Sequence[FinishedAnswer]) -> Rollout:
-        decode = self.data.tokenizer.decode
         prompt_ids = [self._split.example(row)[0].input_ids for row in range(len(self._split))]
-        return Rollout(
-            step=step, seed=self.profile.train.seed, group_size=self._times,
-            rows=np.array([row.number for row in self._asked]), prompt_ids=prompt_ids,
-            completion_ids=[np.array(answer.ids, np.int32) for answer in answers],
-            log_probs=[np.array(answer.log_probs, np.float32) for answer in answers],
-            is_complete=np.array([answer.ending == "stop" for answer in answers]),
-            prompts=[str(decode(ids.tolist())) for ids in prompt_ids],
-            completions=[str(decode(list(answer.ids), skip_special_tokens=True)) for answer in answers],
+        return Rollout.of_answers(
+            prompt_ids, answers, self.data.tokenizer.decode, step=step, seed=self.profile.train.seed,
+            group_size=self._times, rows=[row.number for row in self._asked],
         )  # fmt: skip
 
     def _write_down(self, step: int, scored: Rollout, endings: Sequence[Ending]) -> None:

@@ -83,17 +83,12 @@ class AnswerGeneration:
             ModelError: a prompt cannot be answered.
             GpuMemoryError, HostMemoryError: not even one answer fits.
         """
-        size, decode = self.profile.sampled.num_generations, self.data.tokenizer.decode
+        size = self.profile.sampled.num_generations
         with self.events.within("generating", f"{len(prompts) * size} answers"):
             found = self._answer_together(number, _Asked(first, [ids.tolist() for ids in prompts], stop_ids))
-        return Rollout(
-            step=self.state.step, seed=self.profile.train.seed, group_size=size,
-            rows=np.array([row.number for row in asked]), prompt_ids=list(prompts),
-            completion_ids=[np.array(answer.ids, np.int32) for answer in found],
-            log_probs=[np.array(answer.log_probs, np.float32) for answer in found],
-            is_complete=np.array([answer.ending == "stop" for answer in found]),
-            prompts=[str(decode(ids.tolist())) for ids in prompts],
-            completions=[str(decode(list(answer.ids), skip_special_tokens=True)) for answer in found],
+        return Rollout.of_answers(
+            prompts, found, self.data.tokenizer.decode, step=self.state.step, seed=self.profile.train.seed,
+            group_size=size, rows=[row.number for row in asked],
         )  # fmt: skip
 
     def _answer_together(self, number: int, asked: _Asked) -> list[FinishedAnswer]:

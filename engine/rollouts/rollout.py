@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
+from ..generation.answer_prompts import FinishedAnswer
 from ..rewards.reward_table import RewardTable
 
 
@@ -55,6 +57,21 @@ class Rollout:
         parts = (self.completion_ids, self.log_probs, self.is_complete, self.completions)
         assert all(len(part) == number for part in parts), "a group for each prompt"
         assert len(self.rows) == len(self.prompts) == len(self.prompt_ids)
+
+    @classmethod
+    def of_answers(
+        cls, prompt_ids: Sequence[np.ndarray], answers: Sequence[FinishedAnswer], decode: Any, *, step: int, seed: int,
+        group_size: int, rows: Sequence[int],
+    ) -> "Rollout":  # fmt: skip
+        """What was generated, not scored yet. `decode`: the tokenizer's."""
+        return cls(
+            step=step, seed=seed, group_size=group_size, rows=np.array(rows), prompt_ids=list(prompt_ids),
+            completion_ids=[np.array(answer.ids, np.int32) for answer in answers],
+            log_probs=[np.array(answer.log_probs, np.float32) for answer in answers],
+            is_complete=np.array([answer.ending == "stop" for answer in answers]),
+            prompts=[str(decode(ids.tolist())) for ids in prompt_ids],
+            completions=[str(decode(list(answer.ids), skip_special_tokens=True)) for answer in answers],
+        )  # fmt: skip
 
     def __len__(self) -> int:
         """The number of answers."""

@@ -14,9 +14,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import pytest  # noqa: E402
 import torch  # noqa: E402
 from accelerate.state import AcceleratorState, GradientState  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
-from tests.support.tiny import make_tokenizer  # noqa: E402
+from tests.support.tiny import make_model  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -47,14 +46,4 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Llama of two layers and width 32 with its tokenizer. Its weights are large, so that 20 steps move it far."""
-    folder = tmp_path_factory.mktemp("model")
-    tokenizer = make_tokenizer()
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.15, tie_word_embeddings=False,
-        pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None,
-    )  # fmt: skip
-    torch.manual_seed(1)
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    return make_model(tmp_path_factory.mktemp("model"))

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from ftui.engine.data.sources import ResolvedSource
 from ftui.engine.data.stores.cache import load_store
@@ -124,6 +125,20 @@ def seen(
     """The rows of some files as the model sees them."""
     found = ResolvedSource("rows", tuple(paths), form)
     return cut_to_length(load_store(found, encoder, cache, lambda detail: None), encoder.stage, max_length)
+
+
+def make_model(folder: Path) -> Path:
+    """A Llama of two layers and width 32 with its tokenizer. Its weights are large, so that 20 steps move it far."""
+    tokenizer = make_tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.15, tie_word_embeddings=False,
+        pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 def make_profile(model: Path, rows: Path, /, **sections: dict[str, Any]) -> Profile:

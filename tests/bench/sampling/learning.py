@@ -14,13 +14,12 @@ from statistics import mean
 from typing import Any
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
 
 from ftui.profile.consent import keep_consents
 from ftui.runs.events import Step
 from ftui.runs.run_folder import Run
 from tests.support.attempts import RUN_ID, attempt, records
-from tests.support.tiny import make_profile, make_tokenizer, write_rows
+from tests.support.tiny import make_model, make_profile, write_rows
 
 STEPS, ANSWERS, GROUP, NEW_TOKENS, LEARNING_RATE = 60, 64, 8, 12, 3e-3
 REWARD = '''
@@ -29,20 +28,6 @@ def letter(completions, **columns):
     return [text.count("e") / max(1, len(text)) for text in completions]
 '''
 SHOWN = 5
-
-
-def make_model(folder: Path) -> Path:
-    """The same for all: as that of the tests."""
-    tokenizer = make_tokenizer()
-    config = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.15, tie_word_embeddings=False,
-        pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None,
-    )  # fmt: skip
-    torch.manual_seed(1)
-    LlamaForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def make_rows(path: Path) -> Path:
